@@ -1,13 +1,12 @@
-package clusteradm
+// Package accept contains the command that accepts clusters on a hub, or denies them.
+package accept
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,15 +14,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/kubernetes"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
-	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/program"
 )
 
 const acceptExample = `  # Accept two clusters after they have requested to join
@@ -37,8 +35,8 @@ const parallelDecisions = 20
 
 // accepting is the command clusteradm accept.
 type accepting struct {
-	access  *genericclioptions.ConfigFlags
-	streams genericiooptions.IOStreams
+	cli.Environment
+	*cli.Clients
 
 	clusters     []string
 	requesters   []string
@@ -47,13 +45,11 @@ type accepting struct {
 	reason       string
 	wait         bool
 	timeout      time.Duration
-
-	ocm  versioned.Interface
-	kube kubernetes.Interface
 }
 
-func newAccept(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
-	a := &accepting{access: access, streams: streams, timeout: defaultTimeout}
+// New returns the command clusteradm accept.
+func New(env cli.Environment) *cobra.Command {
+	a := &accepting{Environment: env, timeout: program.DefaultTimeout}
 	command := &cobra.Command{
 		Use:   "accept",
 		Short: "Accept managed clusters on the hub of the current context, or deny them",
@@ -61,7 +57,7 @@ func newAccept(access *genericclioptions.ConfigFlags, streams genericiooptions.I
 of their agents. With --deny, deny the clusters, which revokes their access immediately.`,
 		Example: acceptExample,
 		Args:    cobra.NoArgs,
-		RunE:    func(command *cobra.Command, _ []string) error { return a.run(command.Context()) },
+		RunE:    cli.Within(&a.timeout, a.run),
 	}
 	flags := command.Flags()
 	flags.StringSliceVar(&a.clusters, "clusters", nil, "Names of the clusters. Required.")
@@ -80,48 +76,34 @@ func (a *accepting) complete() error {
 		errs = append(errs, errors.New("--clusters is required"))
 	}
 	for _, cluster := range a.clusters {
-		errs = append(errs, checkName("clusters", cluster))
+		errs = append(errs, cli.CheckName("clusters", cluster))
 	}
 	errs = append(errs, validate.FlagUsers("requesters", a.requesters)...)
 	if a.deny && (a.anyRequester || len(a.requesters) > 0) {
 		errs = append(errs, errors.New("--requesters and --skip-approve-check cannot be used with --deny"))
 	}
-	if a.timeout <= 0 {
-		errs = append(errs, fmt.Errorf("--timeout must be more than 0, not %s", a.timeout))
-	}
 	return errors.Join(errs...)
 }
 
-func (a *accepting) run(ctx context.Context) error {
+func (a *accepting) run(ctx context.Context, _ []string) error {
 	if err := a.complete(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.timeout)
-	defer cancel()
-	config, err := clientConfig(a.access)
-	if err != nil {
+	var err error
+	if a.Clients, err = a.Connect(); err != nil {
 		return err
 	}
-	if a.ocm, err = versioned.NewForConfig(config); err != nil {
-		return err
-	}
-	if a.kube, err = kubernetes.NewForConfig(config); err != nil {
-		return err
-	}
-	var registers bool
-	if err := a.attempt(ctx, func(context.Context) (err error) {
-		registers, err = servesRegistration(a.kube.Discovery())
+	decide := a.decide
+	if err := a.attempt(ctx, func(context.Context) error {
+		registers, err := servesRegistration(a.Kube.Discovery())
+		if err == nil && !registers {
+			decide = a.decidePublic
+		}
 		return err
 	}); err != nil {
 		return err
 	}
-	decide := a.decide
-	if !registers {
-		decide = a.decidePublic
-	}
-	var mu sync.Mutex
-	a.streams.Out, a.streams.ErrOut = lines{&mu, a.streams.Out}, lines{&mu, a.streams.ErrOut}
-	clusters := unique(a.clusters)
+	clusters := sets.List(sets.New(a.clusters...))
 	errs := make([]error, len(clusters))
 	var running errgroup.Group
 	running.SetLimit(parallelDecisions)
@@ -136,18 +118,6 @@ func (a *accepting) run(ctx context.Context) error {
 	}
 	_ = running.Wait() // errs contains the errors
 	return errors.Join(errs...)
-}
-
-// lines is a writer of whole lines for several goroutines.
-type lines struct {
-	mu  *sync.Mutex
-	out io.Writer
-}
-
-func (l lines) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.out.Write(line)
 }
 
 // servesRegistration reports whether the hub serves the registration API. On a hub
@@ -169,7 +139,7 @@ func (a *accepting) attempt(ctx context.Context, do func(context.Context) error)
 		return do(ctx)
 	}
 	var failed error
-	if err := poll(ctx, func(ctx context.Context) (string, error) {
+	if err := cli.Poll(ctx, func(ctx context.Context) (string, error) {
 		if failed = do(ctx); apierrors.IsServiceUnavailable(failed) {
 			return failed.Error(), nil
 		}
@@ -199,20 +169,20 @@ func (a *accepting) one(ctx context.Context, name string, decide func(context.Co
 func (a *accepting) cluster(ctx context.Context, name string) (*clusterv1.ManagedCluster, error) {
 	var cluster *clusterv1.ManagedCluster
 	err := a.attempt(ctx, func(ctx context.Context) (err error) {
-		cluster, err = a.ocm.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
+		cluster, err = a.OCM.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
 		return err
 	})
-	if !missing(err) {
+	if !cli.Missing(err) {
 		return cluster, err
 	}
 	if !a.wait {
 		return nil, errors.New("the ManagedCluster does not exist: the cluster has not requested to join; --wait waits for the request")
 	}
-	say(a.streams.Out, "%s: waiting for the cluster to request to join", name)
-	err = poll(ctx, func(ctx context.Context) (string, error) {
+	a.Say("%s: waiting for the cluster to request to join", name)
+	err = cli.Poll(ctx, func(ctx context.Context) (string, error) {
 		var err error
-		cluster, err = a.ocm.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
-		if missing(err) {
+		cluster, err = a.OCM.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
+		if cli.Missing(err) {
 			return "the cluster has not requested to join", nil
 		}
 		return "", err
@@ -224,38 +194,40 @@ func (a *accepting) cluster(ctx context.Context, name string) (*clusterv1.Manage
 func (a *accepting) decide(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
 	requesters := slices.Clone(a.requesters)
 	if a.anyRequester {
-		pending, err := a.pendingRequests(ctx, cluster.Name)
+		requests, err := a.requests(ctx, cluster.Name)
 		if err != nil {
 			return err
 		}
-		for i := range pending {
-			requesters = append(requesters, pending[i].Spec.Username)
+		for i := range requests {
+			if pending(&requests[i]) {
+				requesters = append(requesters, requests[i].Spec.Username)
+			}
 		}
 	}
 	var decided *registerv1alpha1.ManagedClusterAcceptance
 	if err := a.attempt(ctx, func(ctx context.Context) (err error) {
-		decided, err = a.ocm.RegisterV1alpha1().ManagedClusterRegistrations().Accept(ctx, cluster.Name, &registerv1alpha1.ManagedClusterAcceptance{
+		decided, err = a.OCM.RegisterV1alpha1().ManagedClusterRegistrations().Accept(ctx, cluster.Name, &registerv1alpha1.ManagedClusterAcceptance{
 			// The UID prevents a decision about a different cluster that was created with the
 			// same name.
 			ObjectMeta: metav1.ObjectMeta{Name: cluster.Name, UID: cluster.UID},
-			Spec:       registerv1alpha1.ManagedClusterAcceptanceSpec{Accepted: !a.deny, Reason: a.reason, Requesters: unique(requesters)},
-		}, metav1.UpdateOptions{FieldManager: fieldManager})
+			Spec:       registerv1alpha1.ManagedClusterAcceptanceSpec{Accepted: !a.deny, Reason: a.reason, Requesters: sets.List(sets.New(requesters...))},
+		}, metav1.UpdateOptions{FieldManager: cli.FieldManager})
 		return err
 	}); err != nil {
 		return err
 	}
 	if a.deny {
-		say(a.streams.Out, "%s: denied; its access to the hub is revoked", cluster.Name)
+		a.Say("%s: denied; its access to the hub is revoked", cluster.Name)
 		return nil
 	}
 	text := cluster.Name + ": accepted"
 	if driver := decided.Status.Driver; driver != "" {
-		text += " by " + printable(string(driver))
+		text += " by " + cli.Printable(string(driver))
 	}
 	if approved := decided.Status.ApprovedRequests; len(approved) > 0 {
-		text += "; approved " + printable(strings.Join(approved, ", "))
+		text += "; approved " + cli.Printable(strings.Join(approved, ", "))
 	}
-	say(a.streams.Out, "%s", text)
+	a.Say("%s", text)
 	a.next(cluster.Name)
 	return nil
 }
@@ -264,15 +236,15 @@ func (a *accepting) decide(ctx context.Context, cluster *clusterv1.ManagedCluste
 // it.
 func (a *accepting) next(cluster string) {
 	if !a.wait {
-		say(a.streams.Out, "%[1]s: show the result with: kubectl get managedclusters.cluster.open-cluster-management.io %[1]s", cluster)
+		a.Say("%[1]s: show the result with: kubectl get managedclusters.cluster.open-cluster-management.io %[1]s", cluster)
 	}
 }
 
 // settled waits until the hub has applied the decision: the cluster has access, or has lost it.
 func (a *accepting) settled(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
-	err := poll(ctx, func(ctx context.Context) (string, error) {
-		current, err := a.ocm.ClusterV1().ManagedClusters().Get(ctx, cluster.Name, metav1.GetOptions{})
-		if a.deny && missing(err) {
+	err := cli.Poll(ctx, func(ctx context.Context) (string, error) {
+		current, err := a.OCM.ClusterV1().ManagedClusters().Get(ctx, cluster.Name, metav1.GetOptions{})
+		if a.deny && cli.Missing(err) {
 			return "", nil
 		}
 		if err != nil {
@@ -288,15 +260,15 @@ func (a *accepting) settled(ctx context.Context, cluster *clusterv1.ManagedClust
 		case condition == nil:
 			return "the hub has not processed the decision yet", nil
 		}
-		return printable(condition.Reason + ": " + condition.Message), nil
+		return cli.Printable(condition.Reason + ": " + condition.Message), nil
 	})
 	if err != nil {
 		return err
 	}
+	access := "access"
 	if a.deny {
-		say(a.streams.Out, "%s: the cluster has no access to the hub", cluster.Name)
-	} else {
-		say(a.streams.Out, "%s: the cluster has access to the hub", cluster.Name)
+		access = "no access"
 	}
+	a.Say("%s: the cluster has %s to the hub", cluster.Name, access)
 	return nil
 }

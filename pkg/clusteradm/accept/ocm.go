@@ -1,4 +1,4 @@
-package clusteradm
+package accept
 
 import (
 	"context"
@@ -14,19 +14,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	certificatesclient "k8s.io/client-go/kubernetes/typed/certificates/v1"
 	"k8s.io/client-go/util/retry"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
 )
 
-// bootstrapGroup is the group of the users that request the first certificate of an agent
-// on a hub that runs OCM.
-const bootstrapGroup = "system:bootstrappers:managedcluster"
-
+// bootstrapUsers request the first certificate of an agent, as the members of manifests.BootstrapGroup do.
 var bootstrapUsers = []string{
-	"system:serviceaccount:" + bootstrapNamespace + ":" + bootstrapAccount,
-	"system:serviceaccount:" + bootstrapNamespace + ":cluster-bootstrap",
+	"system:serviceaccount:" + manifests.BootstrapNamespace + ":" + manifests.BootstrapAccount,
+	"system:serviceaccount:" + manifests.BootstrapNamespace + ":cluster-bootstrap",
 }
 
 // arnAnnotations mark clusters that authenticate with an IAM role.
@@ -37,7 +35,7 @@ var arnAnnotations = []string{"agent.open-cluster-management.io/managed-cluster-
 // of the agent.
 func (a *accepting) decidePublic(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
 	if a.reason != "" {
-		say(a.streams.ErrOut, "Warning: %s: this hub does not store --reason", cluster.Name)
+		a.Warn("%s: this hub does not store --reason", cluster.Name)
 	}
 	if cluster.Spec.HubAcceptsClient == a.deny {
 		patch, err := json.Marshal(map[string]any{
@@ -47,15 +45,15 @@ func (a *accepting) decidePublic(ctx context.Context, cluster *clusterv1.Managed
 		if err != nil {
 			return err
 		}
-		if _, err := a.ocm.ClusterV1().ManagedClusters().Patch(ctx, cluster.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}); err != nil {
+		if _, err := a.OCM.ClusterV1().ManagedClusters().Patch(ctx, cluster.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: cli.FieldManager}); err != nil {
 			return err
 		}
 	}
 	if a.deny {
-		say(a.streams.Out, "%s: denied", cluster.Name)
+		a.Say("%s: denied", cluster.Name)
 		return nil
 	}
-	say(a.streams.Out, "%s: accepted", cluster.Name)
+	a.Say("%s: accepted", cluster.Name)
 	a.next(cluster.Name)
 	if slices.ContainsFunc(arnAnnotations, func(key string) bool { return cluster.Annotations[key] != "" }) {
 		// The agent requests no certificate.
@@ -68,7 +66,7 @@ func (a *accepting) decidePublic(ctx context.Context, cluster *clusterv1.Managed
 // first one.
 func (a *accepting) approveAll(ctx context.Context, cluster string) error {
 	waiting := false
-	return poll(ctx, func(ctx context.Context) (string, error) {
+	return cli.Poll(ctx, func(ctx context.Context) (string, error) {
 		requests, err := a.requests(ctx, cluster)
 		if err != nil {
 			return "", err
@@ -84,23 +82,23 @@ func (a *accepting) approveAll(ctx context.Context, cluster string) error {
 				refused = fmt.Sprintf("CertificateSigningRequest %q is not approved: %s", request.Name, refusal)
 				continue
 			}
-			if err := approve(ctx, a.kube.CertificatesV1().CertificateSigningRequests(), request.Name, "ClusteradmAccept", "Approved by clusteradm accept."); err != nil {
+			if err := a.approve(ctx, request.Name); err != nil {
 				return "", fmt.Errorf("approve %s: %w", request.Name, err)
 			}
-			say(a.streams.Out, "%s: approved %s", cluster, printable(request.Name))
+			a.Say("%s: approved %s", cluster, cli.Printable(request.Name))
 			approved = true
 		}
 		switch {
 		case approved:
 			return "", nil
 		case refused != "":
-			return "", errors.New(printable(refused))
+			return "", errors.New(cli.Printable(refused))
 		case !a.wait:
-			say(a.streams.Out, "%s: there is no certificate request yet; run clusteradm accept again after the agent created one", cluster)
+			a.Say("%s: there is no certificate request yet; run clusteradm accept again after the agent created one", cluster)
 			return "", nil
 		case !waiting:
 			waiting = true
-			say(a.streams.Out, "%s: waiting for the certificate request of the agent", cluster)
+			a.Say("%s: waiting for the certificate request of the agent", cluster)
 		}
 		return "the agent has not requested a certificate", nil
 	})
@@ -108,18 +106,13 @@ func (a *accepting) approveAll(ctx context.Context, cluster string) error {
 
 // requests returns the CertificateSigningRequests of the agents of a cluster.
 func (a *accepting) requests(ctx context.Context, cluster string) ([]certificatesv1.CertificateSigningRequest, error) {
-	list, err := a.kube.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{LabelSelector: clusterv1.ClusterNameLabel + "=" + cluster})
+	list, err := a.Kube.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{LabelSelector: clusterv1.ClusterNameLabel + "=" + cluster})
 	if err != nil {
 		return nil, fmt.Errorf("listing CertificateSigningRequests: %w", err)
 	}
 	return slices.DeleteFunc(list.Items, func(request certificatesv1.CertificateSigningRequest) bool {
 		return request.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName
 	}), nil
-}
-
-func (a *accepting) pendingRequests(ctx context.Context, cluster string) ([]certificatesv1.CertificateSigningRequest, error) {
-	requests, err := a.requests(ctx, cluster)
-	return slices.DeleteFunc(requests, func(request certificatesv1.CertificateSigningRequest) bool { return !pending(&request) }), err
 }
 
 func pending(request *certificatesv1.CertificateSigningRequest) bool {
@@ -151,32 +144,22 @@ func (a *accepting) refuses(request *certificatesv1.CertificateSigningRequest, c
 	if a.anyRequester || slices.Contains(a.requesters, user) {
 		return ""
 	}
-	if len(a.requesters) == 0 && (slices.Contains(bootstrapUsers, user) || slices.Contains(request.Spec.Groups, bootstrapGroup)) {
+	if len(a.requesters) == 0 && (slices.Contains(bootstrapUsers, user) || slices.Contains(request.Spec.Groups, manifests.BootstrapGroup)) {
 		return ""
 	}
 	return fmt.Sprintf("the requester %q is not allowed; add it to --requesters, or allow any requester with --skip-approve-check", user)
 }
 
-// unique returns the values in their order, without duplicates.
-func unique(values []string) []string {
-	var out []string
-	for _, value := range values {
-		if !slices.Contains(out, value) {
-			out = append(out, value)
-		}
-	}
-	return out
-}
-
 // approve adds the condition Approved to a request.
-func approve(ctx context.Context, requests certificatesclient.CertificateSigningRequestInterface, name, reason, message string) error {
+func (a *accepting) approve(ctx context.Context, name string) error {
+	requests := a.Kube.CertificatesV1().CertificateSigningRequests()
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		request, err := requests.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		request.Status.Conditions = append(request.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
-			Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: reason, Message: message,
+			Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "ClusteradmAccept", Message: "Approved by clusteradm accept.",
 		})
 		_, err = requests.UpdateApproval(ctx, name, request, metav1.UpdateOptions{})
 		return err

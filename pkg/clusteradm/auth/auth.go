@@ -1,30 +1,30 @@
-package clusteradm
+// Package auth contains the command that shows who may do what on the clusters of the fleet.
+package auth
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/utils/ptr"
 
 	accessv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/access/v1alpha1"
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
-	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
 )
 
 const (
-	authTimeout = time.Minute
+	authTimeout       = time.Minute
+	completionTimeout = 3 * time.Second
 	// authPage is the number of entries of one request.
 	authPage = 500
 )
@@ -43,8 +43,8 @@ var (
 
 // asking is one of the commands clusteradm auth.
 type asking struct {
-	access  *genericclioptions.ConfigFlags
-	streams genericiooptions.IOStreams
+	cli.Environment
+	*cli.Clients
 
 	output      string
 	clusters    string
@@ -56,28 +56,23 @@ type asking struct {
 	limit       int
 }
 
-func newAuth(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
-	command := &cobra.Command{
-		Use:   "auth",
-		Short: "Show who may do what on the clusters of the fleet",
-		Long: `Show who may do what on the clusters of the fleet, and why: the binding, its role and the rule.
-The answers cover the clusters that you may view.`,
-	}
-	command.AddCommand(newCanI(access, streams), newWhoCan(access, streams), newExplain(access, streams))
-	return command
+// New returns the command clusteradm auth.
+func New(env cli.Environment) *cobra.Command {
+	return cli.Group("auth", "Show who may do what on the clusters of the fleet", `Show who may do what on the clusters of the fleet, and why: the binding, its role and the rule.
+The answers cover the clusters that you may view.`, newCanI(env), newWhoCan(env), newExplain(env))
 }
 
 func (a *asking) flags(command *cobra.Command) {
 	flags := command.Flags()
-	flags.StringVarP(&a.output, "output", "o", outputTable, "Output format: table, json or name.")
+	flags.StringVarP(&a.output, "output", "o", cli.OutputTable, "Output format: table, json or name.")
 	flags.StringVar(&a.clusters, "clusters", "", "Label selector of the clusters, for example env=prod. The default is all clusters that you may view.")
 	flags.StringSliceVar(&a.names, "cluster", nil, "Name of a cluster. Can be repeated.")
 	flags.StringSliceVar(&a.sets, "clusterset", nil, "ManagedClusterSet of the clusters. Can be repeated.")
 	flags.IntVar(&a.limit, "limit", 1000, "Maximum number of clusters or subjects in the output.")
 	for name, complete := range map[string]cobra.CompletionFunc{
-		"output":     cobra.FixedCompletions([]string{outputTable, outputJSON, outputName}, cobra.ShellCompDirectiveNoFileComp),
-		"cluster":    a.completeObjects(clusterNames),
-		"clusterset": a.completeObjects(setNames),
+		"output":     cobra.FixedCompletions([]string{cli.OutputTable, cli.OutputJSON, cli.OutputName}, cobra.ShellCompDirectiveNoFileComp),
+		"cluster":    a.completeNames(clusterv1.SchemeGroupVersion.WithResource("managedclusters")),
+		"clusterset": a.completeNames(clusterv1beta2.SchemeGroupVersion.WithResource("managedclustersets")),
 		"clusters":   cobra.NoFileCompletions,
 		"limit":      cobra.NoFileCompletions,
 	} {
@@ -86,8 +81,8 @@ func (a *asking) flags(command *cobra.Command) {
 	}
 }
 
-func newCanI(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
-	a := &asking{access: access, streams: streams}
+func newCanI(env cli.Environment) *cobra.Command {
+	a := &asking{Environment: env}
 	command := &cobra.Command{
 		Use:   "can-i VERB RESOURCE[.GROUP][/SUBRESOURCE] [NAME] | VERB /PATH",
 		Short: "Show on which clusters you or another user may do something",
@@ -98,7 +93,7 @@ func newCanI(access *genericclioptions.ConfigFlags, streams genericiooptions.IOS
   clusteradm auth can-i delete secrets -A --subject alice`,
 		Args:              cobra.RangeArgs(2, 3),
 		ValidArgsFunction: completeRequest,
-		RunE:              func(command *cobra.Command, args []string) error { return a.run(command.Context(), args, a.canI) },
+		RunE:              a.run(a.canI),
 	}
 	a.flags(command)
 	command.Flags().StringVar(&a.subject, "subject", "", "User or ServiceAccount, for example alice or system:serviceaccount:ops:cleaner. The default is yourself.")
@@ -107,8 +102,8 @@ func newCanI(access *genericclioptions.ConfigFlags, streams genericiooptions.IOS
 	return command
 }
 
-func newWhoCan(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
-	a := &asking{access: access, streams: streams}
+func newWhoCan(env cli.Environment) *cobra.Command {
+	a := &asking{Environment: env}
 	command := &cobra.Command{
 		Use:   "who-can VERB RESOURCE[.GROUP][/SUBRESOURCE] [NAME] | VERB /PATH",
 		Short: "Show who may do something, and on which clusters",
@@ -116,7 +111,7 @@ func newWhoCan(access *genericclioptions.ConfigFlags, streams genericiooptions.I
   clusteradm auth who-can get secrets -n prod --cluster cluster1 --escalations`,
 		Args:              cobra.RangeArgs(2, 3),
 		ValidArgsFunction: completeRequest,
-		RunE:              func(command *cobra.Command, args []string) error { return a.run(command.Context(), args, a.whoCan) },
+		RunE:              a.run(a.whoCan),
 	}
 	a.flags(command)
 	command.Flags().BoolVarP(&a.all, "all-namespaces", "A", false, "Ask for all namespaces.")
@@ -124,8 +119,8 @@ func newWhoCan(access *genericclioptions.ConfigFlags, streams genericiooptions.I
 	return command
 }
 
-func newExplain(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
-	a := &asking{access: access, streams: streams}
+func newExplain(env cli.Environment) *cobra.Command {
+	a := &asking{Environment: env}
 	command := &cobra.Command{
 		Use:   "explain user|group|serviceaccount NAME",
 		Short: "Show everything that a user, group or ServiceAccount holds, by cluster",
@@ -138,7 +133,7 @@ func newExplain(access *genericclioptions.ConfigFlags, streams genericiooptions.
 			}
 			return explained, cobra.ShellCompDirectiveNoFileComp
 		},
-		RunE: func(command *cobra.Command, args []string) error { return a.run(command.Context(), args, a.explain) },
+		RunE: a.run(a.explain),
 	}
 	a.flags(command)
 	command.Flags().StringArrayVar(&a.groups, "group", nil, "Group of the user. Can be repeated.")
@@ -155,72 +150,48 @@ func completeRequest(_ *cobra.Command, args []string, _ string) ([]string, cobra
 	return nil, cobra.ShellCompDirectiveNoFileComp
 }
 
-func clusterNames(ctx context.Context, client versioned.Interface) (names []string, err error) {
-	list, err := client.ClusterV1().ManagedClusters().List(ctx, metav1.ListOptions{Limit: authPage})
-	if err != nil {
-		return nil, err
-	}
-	for i := range list.Items {
-		names = append(names, list.Items[i].Name)
-	}
-	return names, nil
-}
-
-func setNames(ctx context.Context, client versioned.Interface) (names []string, err error) {
-	list, err := client.ClusterV1beta2().ManagedClusterSets().List(ctx, metav1.ListOptions{Limit: authPage})
-	if err != nil {
-		return nil, err
-	}
-	for i := range list.Items {
-		names = append(names, list.Items[i].Name)
-	}
-	return names, nil
-}
-
-// completeObjects completes the names of objects of the hub.
-func (a *asking) completeObjects(list func(context.Context, versioned.Interface) ([]string, error)) cobra.CompletionFunc {
+// completeNames completes the names of objects of the hub.
+func (a *asking) completeNames(resource schema.GroupVersionResource) cobra.CompletionFunc {
 	return func(command *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		client, err := a.client()
+		clients, err := a.Connect()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
 		ctx, cancel := context.WithTimeout(command.Context(), completionTimeout)
 		defer cancel()
-		names, err := list(ctx, client)
+		list, err := clients.Dynamic.Resource(resource).List(ctx, metav1.ListOptions{Limit: authPage})
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
+		}
+		var names []string
+		for i := range list.Items {
+			names = append(names, list.Items[i].GetName())
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-func (a *asking) client() (versioned.Interface, error) {
-	config, err := a.access.ToRESTConfig()
-	if err != nil {
-		return nil, err
-	}
-	return versioned.NewForConfig(config)
-}
-
-func (a *asking) run(ctx context.Context, args []string, do func(context.Context, versioned.Interface, []string) error) error {
-	if a.output != outputTable && a.output != outputJSON && a.output != outputName {
-		return fmt.Errorf("--output must be %s, %s or %s, not %q", outputTable, outputJSON, outputName, a.output)
-	}
-	if a.limit < 1 {
-		return fmt.Errorf("--limit must be at least 1, not %d", a.limit)
-	}
-	for _, group := range a.groups {
-		if validate.LooksLikeList(group) {
-			say(a.streams.ErrOut, "Warning: --group %q is one group: repeat the flag for each group.", group)
+// run returns the function of a command that calls do after the checks of the flags.
+func (a *asking) run(do func(context.Context, []string) error) func(*cobra.Command, []string) error {
+	timeout := authTimeout
+	return cli.Within(&timeout, func(ctx context.Context, args []string) error {
+		if err := cli.OneOf("output", a.output, cli.OutputTable, cli.OutputJSON, cli.OutputName); err != nil {
+			return err
 		}
-	}
-	client, err := a.client()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, authTimeout)
-	defer cancel()
-	return do(ctx, client, args)
+		if a.limit < 1 {
+			return fmt.Errorf("--limit must be at least 1, not %d", a.limit)
+		}
+		for _, group := range a.groups {
+			if validate.LooksLikeList(group) {
+				a.Warn("--group %q is one group: repeat the flag for each group.", group)
+			}
+		}
+		var err error
+		if a.Clients, err = a.Connect(); err != nil {
+			return err
+		}
+		return do(ctx, args)
+	})
 }
 
 func (a *asking) selection() (accessv1alpha1.ClusterSelection, error) {
@@ -247,9 +218,9 @@ func (a *asking) request(args []string) (accessv1alpha1.AccessRequest, error) {
 		attributes.Name = args[2]
 	}
 	if !a.all {
-		attributes.Namespace = ptr.Deref(a.access.Namespace, "")
+		attributes.Namespace = ptr.Deref(a.Namespace, "")
 		if attributes.Namespace == "" {
-			namespace, _, err := a.access.ToRawKubeConfigLoader().Namespace()
+			namespace, _, err := a.ToRawKubeConfigLoader().Namespace()
 			if err != nil {
 				return accessv1alpha1.AccessRequest{}, err
 			}
@@ -259,7 +230,7 @@ func (a *asking) request(args []string) (accessv1alpha1.AccessRequest, error) {
 	return accessv1alpha1.AccessRequest{ResourceAttributes: attributes}, nil
 }
 
-func (a *asking) canI(ctx context.Context, client versioned.Interface, args []string) error {
+func (a *asking) canI(ctx context.Context, args []string) error {
 	clusters, err := a.selection()
 	if err != nil {
 		return err
@@ -272,7 +243,7 @@ func (a *asking) canI(ctx context.Context, client versioned.Interface, args []st
 	if a.subject == "" && len(a.groups) == 0 {
 		answer, err = a.pages(func(page accessv1alpha1.Page) (*accessv1alpha1.FleetAccessReviewStatus, error) {
 			review := &accessv1alpha1.SelfFleetAccessReview{Spec: accessv1alpha1.SelfFleetAccessReviewSpec{AccessRequest: request, Page: page, Clusters: clusters}}
-			got, err := client.AccessV1alpha1().SelfFleetAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+			got, err := a.OCM.AccessV1alpha1().SelfFleetAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 			if err != nil {
 				return nil, err
 			}
@@ -280,7 +251,7 @@ func (a *asking) canI(ctx context.Context, client versioned.Interface, args []st
 		}, a.decisions)
 	} else {
 		spec := accessv1alpha1.FleetAccessReviewSpec{User: a.subject, Groups: a.groups, AccessRequest: request, Clusters: clusters}
-		answer, err = a.review(ctx, client, spec, a.decisions)
+		answer, err = a.review(ctx, spec, a.decisions)
 	}
 	if err == nil && answer.Allowed == 0 {
 		// The exit code is 1, as that of kubectl auth can-i.
@@ -289,7 +260,7 @@ func (a *asking) canI(ctx context.Context, client versioned.Interface, args []st
 	return err
 }
 
-func (a *asking) explain(ctx context.Context, client versioned.Interface, args []string) error {
+func (a *asking) explain(ctx context.Context, args []string) error {
 	clusters, err := a.selection()
 	if err != nil {
 		return err
@@ -313,15 +284,15 @@ func (a *asking) explain(ctx context.Context, client versioned.Interface, args [
 	default:
 		return fmt.Errorf("cannot explain %q: use one of %s", args[0], strings.Join(explained, ", "))
 	}
-	_, err = a.review(ctx, client, spec, a.holdings)
+	_, err = a.review(ctx, spec, a.holdings)
 	return err
 }
 
 // review sends a FleetAccessReview for each page.
-func (a *asking) review(ctx context.Context, client versioned.Interface, spec accessv1alpha1.FleetAccessReviewSpec, show func(*accessv1alpha1.FleetAccessReviewStatus) error) (*accessv1alpha1.FleetAccessReviewStatus, error) {
+func (a *asking) review(ctx context.Context, spec accessv1alpha1.FleetAccessReviewSpec, show func(*accessv1alpha1.FleetAccessReviewStatus) error) (*accessv1alpha1.FleetAccessReviewStatus, error) {
 	return a.pages(func(page accessv1alpha1.Page) (*accessv1alpha1.FleetAccessReviewStatus, error) {
 		spec.Page = page
-		got, err := client.AccessV1alpha1().FleetAccessReviews().Create(ctx, &accessv1alpha1.FleetAccessReview{Spec: spec}, metav1.CreateOptions{})
+		got, err := a.OCM.AccessV1alpha1().FleetAccessReviews().Create(ctx, &accessv1alpha1.FleetAccessReview{Spec: spec}, metav1.CreateOptions{})
 		if err != nil {
 			return nil, err
 		}
@@ -342,8 +313,8 @@ func (a *asking) pages(next func(accessv1alpha1.Page) (*accessv1alpha1.FleetAcce
 			break
 		}
 	}
-	if a.output == outputJSON {
-		return all, a.json(all)
+	if a.output == cli.OutputJSON {
+		return all, a.WriteJSON(all)
 	}
 	if err := show(all); err != nil {
 		return nil, err
@@ -351,76 +322,57 @@ func (a *asking) pages(next func(accessv1alpha1.Page) (*accessv1alpha1.FleetAcce
 	return all, a.omitted(all.RemainingItemCount, "clusters")
 }
 
-func (a *asking) json(status any) error {
-	encoder := json.NewEncoder(a.streams.Out)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(status)
-}
-
 func (a *asking) omitted(remaining *int64, what string) error {
 	if remaining == nil {
 		return nil
 	}
-	_, err := fmt.Fprintf(a.streams.ErrOut, "%d more %s; --limit shows more\n", *remaining, what)
+	_, err := fmt.Fprintf(a.ErrOut, "%d more %s; --limit shows more\n", *remaining, what)
 	return err
 }
 
 // decisions shows a review with attributes. The names are those of the clusters that allow the request.
 func (a *asking) decisions(status *accessv1alpha1.FleetAccessReviewStatus) error {
-	if a.output == outputName {
-		for i := range status.Clusters {
-			if status.Clusters[i].Decision == accessv1alpha1.AccessAllowed {
-				if _, err := fmt.Fprintln(a.streams.Out, printable(status.Clusters[i].Cluster)); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
+	if a.output == cli.OutputName {
+		return a.clusterNames(status, func(c *accessv1alpha1.ClusterAccess) bool { return c.Decision == accessv1alpha1.AccessAllowed })
 	}
-	w := printers.GetNewTabWriter(a.streams.Out)
-	if err := row(w, "CLUSTER", "DECISION", "BINDING", "ROLE", "CLUSTERPERMISSION", "REASON"); err != nil {
-		return err
-	}
+	table := a.NewTable("CLUSTER", "DECISION", "BINDING", "ROLE", "CLUSTERPERMISSION", "REASON")
 	for i := range status.Clusters {
 		c := &status.Clusters[i]
 		binding, role, permission := "", "", ""
 		if len(c.Chains) > 0 {
 			binding, role, permission = referenceText(c.Chains[0].Binding), referenceText(c.Chains[0].Role), c.Chains[0].ClusterPermission
 		}
-		if err := row(w, c.Cluster, string(c.Decision), binding, role, permission, c.Reason); err != nil {
-			return err
-		}
+		table.Row(c.Cluster, string(c.Decision), binding, role, permission, c.Reason)
 	}
-	if err := w.Flush(); err != nil {
+	if err := table.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(a.streams.ErrOut, "%d allowed, %d denied, %d unknown\n", status.Allowed, status.Denied, status.Unknown)
+	_, err := fmt.Fprintf(a.ErrOut, "%d allowed, %d denied, %d unknown\n", status.Allowed, status.Denied, status.Unknown)
 	return err
+}
+
+// clusterNames prints the names of the selected clusters.
+func (a *asking) clusterNames(status *accessv1alpha1.FleetAccessReviewStatus, selected func(*accessv1alpha1.ClusterAccess) bool) error {
+	for i := range status.Clusters {
+		if c := &status.Clusters[i]; selected(c) {
+			if _, err := fmt.Fprintln(a.Out, cli.Printable(c.Cluster)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // holdings shows what a subject holds. The names are those of the clusters on which it holds anything.
 func (a *asking) holdings(status *accessv1alpha1.FleetAccessReviewStatus) error {
-	if a.output == outputName {
-		for i := range status.Clusters {
-			if len(status.Clusters[i].Holdings) == 0 {
-				continue
-			}
-			if _, err := fmt.Fprintln(a.streams.Out, printable(status.Clusters[i].Cluster)); err != nil {
-				return err
-			}
-		}
-		return nil
+	if a.output == cli.OutputName {
+		return a.clusterNames(status, func(c *accessv1alpha1.ClusterAccess) bool { return len(c.Holdings) > 0 })
 	}
-	w := printers.GetNewTabWriter(a.streams.Out)
-	if err := row(w, "CLUSTER", "BINDING", "ROLE", "AS", "CLUSTERPERMISSION", "ESCALATIONS", "REASON"); err != nil {
-		return err
-	}
+	table := a.NewTable("CLUSTER", "BINDING", "ROLE", "AS", "CLUSTERPERMISSION", "ESCALATIONS", "REASON")
 	for i := range status.Clusters {
 		c := &status.Clusters[i]
 		if c.Reason != "" {
-			if err := row(w, c.Cluster, "", "", "", "", "", strings.TrimSpace(string(c.Decision)+" "+c.Reason)); err != nil {
-				return err
-			}
+			table.Row(c.Cluster, "", "", "", "", "", strings.TrimSpace(string(c.Decision)+" "+c.Reason))
 		}
 		for j := range c.Holdings {
 			h := &c.Holdings[j]
@@ -428,15 +380,13 @@ func (a *asking) holdings(status *accessv1alpha1.FleetAccessReviewStatus) error 
 			if h.Missing {
 				role += " (missing)"
 			}
-			if err := row(w, c.Cluster, referenceText(h.Binding), role, subjectText(h.Subject), h.ClusterPermission, strings.Join(h.Escalations, ","), ""); err != nil {
-				return err
-			}
+			table.Row(c.Cluster, referenceText(h.Binding), role, subjectText(h.Subject), h.ClusterPermission, strings.Join(h.Escalations, ","), "")
 		}
 	}
-	return w.Flush()
+	return table.Flush()
 }
 
-func (a *asking) whoCan(ctx context.Context, client versioned.Interface, args []string) error {
+func (a *asking) whoCan(ctx context.Context, args []string) error {
 	clusters, err := a.selection()
 	if err != nil {
 		return err
@@ -449,7 +399,7 @@ func (a *asking) whoCan(ctx context.Context, client versioned.Interface, args []
 	all := &accessv1alpha1.FleetSubjectReviewStatus{}
 	for {
 		spec.Page = accessv1alpha1.Page{Limit: ptr.To(int32(min(authPage, a.limit-len(all.Subjects)))), Continue: all.Continue}
-		page, err := client.AccessV1alpha1().FleetSubjectReviews().Create(ctx, &accessv1alpha1.FleetSubjectReview{Spec: spec}, metav1.CreateOptions{})
+		page, err := a.OCM.AccessV1alpha1().FleetSubjectReviews().Create(ctx, &accessv1alpha1.FleetSubjectReview{Spec: spec}, metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}
@@ -458,18 +408,17 @@ func (a *asking) whoCan(ctx context.Context, client versioned.Interface, args []
 			break
 		}
 	}
-	for _, note := range all.Notes {
-		if _, err := fmt.Fprintf(a.streams.ErrOut, "Note: %s\n", note); err != nil {
-			return err
-		}
-	}
+	notes := all.Notes
 	if all.Unknown > 0 {
-		if _, err := fmt.Fprintf(a.streams.ErrOut, "Note: the hub does not know the permissions on %d clusters\n", all.Unknown); err != nil {
+		notes = append(notes, fmt.Sprintf("the hub does not know the permissions on %d clusters", all.Unknown))
+	}
+	for _, note := range notes {
+		if _, err := fmt.Fprintf(a.ErrOut, "Note: %s\n", note); err != nil {
 			return err
 		}
 	}
-	if a.output == outputJSON {
-		return a.json(all)
+	if a.output == cli.OutputJSON {
+		return a.WriteJSON(all)
 	}
 	if err := a.subjects(all.Subjects); err != nil {
 		return err
@@ -478,46 +427,37 @@ func (a *asking) whoCan(ctx context.Context, client versioned.Interface, args []
 }
 
 func (a *asking) subjects(subjects []accessv1alpha1.SubjectAccess) error {
-	if a.output == outputName {
+	if a.output == cli.OutputName {
 		for i := range subjects {
-			if _, err := fmt.Fprintln(a.streams.Out, printable(subjectText(subjects[i].AccessSubject))); err != nil {
+			if _, err := fmt.Fprintln(a.Out, cli.Printable(subjectText(subjects[i].AccessSubject))); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	w := printers.GetNewTabWriter(a.streams.Out)
-	if err := row(w, "SUBJECT", "BY", "CLUSTERS", "BINDING", "ROLE", "CLUSTERPERMISSION"); err != nil {
-		return err
-	}
+	table := a.NewTable("SUBJECT", "BY", "CLUSTERS", "BINDING", "ROLE", "CLUSTERPERMISSION")
 	for i := range subjects {
 		s := &subjects[i]
 		if s.Reason != "" {
-			if err := row(w, subjectText(s.AccessSubject), s.Reason, "", "", "", ""); err != nil {
-				return err
-			}
+			table.Row(subjectText(s.AccessSubject), s.Reason, "", "", "", "")
 		}
 		for j := range s.Grants {
-			if err := grantRow(w, s, "Binding", &s.Grants[j]); err != nil {
-				return err
-			}
+			addGrant(table, s, "Binding", &s.Grants[j])
 		}
 		for j := range s.Escalations {
-			if err := grantRow(w, s, s.Escalations[j].Type, &s.Escalations[j].AccessGrant); err != nil {
-				return err
-			}
+			addGrant(table, s, s.Escalations[j].Type, &s.Escalations[j].AccessGrant)
 		}
 	}
-	return w.Flush()
+	return table.Flush()
 }
 
-func grantRow(w io.Writer, s *accessv1alpha1.SubjectAccess, by string, g *accessv1alpha1.AccessGrant) error {
+func addGrant(table cli.Table, s *accessv1alpha1.SubjectAccess, by string, g *accessv1alpha1.AccessGrant) {
 	const shown = 3
 	clusters := strings.Join(g.Clusters[:min(shown, len(g.Clusters))], ",")
 	if g.ClusterCount > shown {
 		clusters += fmt.Sprintf(" and %d more", g.ClusterCount-shown)
 	}
-	return row(w, subjectText(s.AccessSubject), by, clusters, referenceText(g.Binding), referenceText(g.Role), g.ClusterPermission)
+	table.Row(subjectText(s.AccessSubject), by, clusters, referenceText(g.Binding), referenceText(g.Role), g.ClusterPermission)
 }
 
 // referenceText returns a role or a binding as kubectl names it.

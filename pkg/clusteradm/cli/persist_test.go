@@ -1,4 +1,4 @@
-package clusteradm
+package cli
 
 import (
 	"context"
@@ -22,12 +22,12 @@ func TestPersist(t *testing.T) {
 		"conflict":  {[]error{apierrors.NewServiceUnavailable("starting"), refused, nil}, refused, 2},
 	} {
 		calls := 0
-		err := persist(t.Context(), func(context.Context) error {
+		err := Persist(t.Context(), func(context.Context) error {
 			calls++
 			return test.errs[calls-1]
 		})
 		if !errors.Is(err, test.want) || calls != test.calls {
-			t.Errorf("%s: persist returned %v after %d requests, want %v after %d", name, err, calls, test.want, test.calls)
+			t.Errorf("%s: Persist returned %v after %d requests, want %v after %d", name, err, calls, test.want, test.calls)
 		}
 	}
 }

@@ -1,7 +1,9 @@
-package clusteradm
+package cli
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/url"
@@ -12,17 +14,17 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 )
 
-// delays are the delays of poll. The first are short, because most waits end within milliseconds.
+// delays are the delays of Poll. The first are short, because most waits end within milliseconds.
 var delays = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1.5, Steps: 10, Cap: 500 * time.Millisecond}
 
-// poll calls check until it returns no reason to wait, or ctx ends. The error then
-// contains the last reason. An error of check ends poll unless it may be temporary.
-func poll(ctx context.Context, check func(context.Context) (reason string, err error)) error {
+// Poll calls check until it returns no reason to wait, or ctx ends. The error then
+// contains the last reason. An error of check ends Poll unless it may be temporary.
+func Poll(ctx context.Context, check func(context.Context) (reason string, err error)) error {
 	var last string
 	err := delays.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		reason, err := check(ctx)
@@ -30,7 +32,7 @@ func poll(ctx context.Context, check func(context.Context) (reason string, err e
 		case err == nil:
 			last = reason
 			return reason == "", nil
-		case passing(err):
+		case Temporary(err):
 			// The last reason is more useful than the error of the timeout.
 			if ctx.Err() == nil || last == "" {
 				last = err.Error()
@@ -45,12 +47,31 @@ func poll(ctx context.Context, check func(context.Context) (reason string, err e
 	return err
 }
 
-// forEach calls do for each item, for at most copyWorkers of them at the same time, and returns all errors: an item whose
-// call fails prevents no other call. The error names at most maxListed of them.
-func forEach[T any](items []T, do func(T) error) error {
+// Persist repeats a request while its error may be temporary, for at most a minute. It returns a conflict at once, because
+// the same request would get it again.
+func Persist(ctx context.Context, request func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	var conflict error
+	err := Poll(ctx, func(ctx context.Context) (string, error) {
+		err := request(ctx)
+		if apierrors.IsConflict(err) {
+			conflict, err = err, nil
+		}
+		return "", err
+	})
+	return cmp.Or(conflict, err)
+}
+
+// workers is the number of items of ForEach that are processed at the same time.
+const workers = 16
+
+// ForEach calls do for each item, and returns all errors: an item whose call fails prevents no other call. The error names
+// the first of many.
+func ForEach[T any](items []T, do func(T) error) error {
 	errs := make([]error, len(items))
 	var group errgroup.Group
-	group.SetLimit(copyWorkers)
+	group.SetLimit(workers)
 	for i, item := range items {
 		group.Go(func() error {
 			errs[i] = do(item)
@@ -65,38 +86,40 @@ func forEach[T any](items []T, do func(T) error) error {
 	return errors.Join(errs...)
 }
 
-// passing reports whether an error may be temporary.
-func passing(err error) bool {
+// Temporary reports whether an error may be temporary.
+func Temporary(err error) bool {
 	// The server did not respond.
 	var transport *url.Error
 	if errors.As(err, &transport) {
-		return !isCertificateError(err)
+		return !IsCertificateError(err)
 	}
 	return apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err) ||
 		apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsConflict(err)
 }
 
-// waitForDeployment waits until the newest revision of a Deployment is available.
-func waitForDeployment(ctx context.Context, kube kubernetes.Interface, namespace, name string) error {
-	if err := poll(ctx, func(ctx context.Context) (string, error) {
+// IsCertificateError reports whether the verification of a server failed.
+func IsCertificateError(err error) bool {
+	var verification *tls.CertificateVerificationError
+	return errors.As(err, &verification)
+}
+
+// WaitForDeployment waits until the newest revision of a Deployment is available.
+func WaitForDeployment(ctx context.Context, kube kubernetes.Interface, namespace, name string) error {
+	if err := Poll(ctx, func(ctx context.Context) (string, error) {
 		deployment, err := kube.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return "", err
 		}
-		return rolling(deployment), nil
+		return Rolling(deployment), nil
 	}); err != nil {
 		return fmt.Errorf("the Deployment %s in %s: %w", name, namespace, err)
 	}
 	return nil
 }
 
-// rolling returns the reason to wait for a Deployment, or an empty string if it is available.
-func rolling(deployment *appsv1.Deployment) string {
-	wanted := int32(1)
-	if deployment.Spec.Replicas != nil {
-		wanted = *deployment.Spec.Replicas
-	}
-	status := deployment.Status
+// Rolling returns the reason to wait for a Deployment, or an empty string if it is available.
+func Rolling(deployment *appsv1.Deployment) string {
+	wanted, status := ptr.Deref(deployment.Spec.Replicas, 1), deployment.Status
 	if status.ObservedGeneration < deployment.Generation {
 		return "kube-controller-manager has not processed it yet"
 	}
@@ -109,24 +132,4 @@ func rolling(deployment *appsv1.Deployment) string {
 		}
 	}
 	return fmt.Sprintf("%d of %d Pods are available", min(status.UpdatedReplicas, status.AvailableReplicas), wanted)
-}
-
-// unavailable returns the reason why an APIService is not Available, or an empty string
-// if it is.
-func unavailable(apiService *unstructured.Unstructured) string {
-	conditions, _, _ := unstructured.NestedSlice(apiService.Object, "status", "conditions")
-	for _, entry := range conditions {
-		condition, _ := entry.(map[string]any)
-		if condition["type"] != "Available" {
-			continue
-		}
-		if _, forwarded, _ := unstructured.NestedMap(apiService.Object, "spec", "service"); forwarded && condition["reason"] == reasonLocal {
-			return "the hub has not checked it yet since it forwards requests to it"
-		}
-		if condition["status"] == string(metav1.ConditionTrue) {
-			return ""
-		}
-		return fmt.Sprintf("%v: %v", condition["reason"], condition["message"])
-	}
-	return "not checked yet"
 }

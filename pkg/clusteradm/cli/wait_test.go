@@ -1,4 +1,4 @@
-package clusteradm
+package cli
 
 import (
 	"testing"
@@ -30,8 +30,8 @@ func TestUnavailable(t *testing.T) {
 				map[string]any{"type": "Available", "status": test.status, "reason": test.reason, "message": "message"},
 			}},
 		}}
-		if got := unavailable(object); got != test.want {
-			t.Errorf("unavailable(%s) = %q, want %q", name, got, test.want)
+		if got := Unavailable(object); got != test.want {
+			t.Errorf("Unavailable(%s) = %q, want %q", name, got, test.want)
 		}
 	}
 }

@@ -1,4 +1,5 @@
-package clusteradm
+// Package console contains the command that opens the fleet in a browser: it forwards the requests of the page to the hub.
+package console
 
 import (
 	"context"
@@ -16,29 +17,28 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 )
 
 const (
-	consoleCheckTimeout = 30 * time.Second
-	consoleRole         = "open-cluster-management:console:use"
-	consoleIndex        = "index.html"
+	checkTimeout = 30 * time.Second
+	role         = "open-cluster-management:console:use"
+	index        = "index.html"
 )
 
 // consoling is the command clusteradm console.
 type consoling struct {
-	access  *genericclioptions.ConfigFlags
-	streams genericiooptions.IOStreams
+	cli.Environment
 
 	port      int
 	noBrowser bool
 }
 
-func newConsole(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
-	c := &consoling{access: access, streams: streams}
+// New returns the command clusteradm console.
+func New(env cli.Environment) *cobra.Command {
+	c := &consoling{Environment: env}
 	command := &cobra.Command{
 		Use:   "console",
 		Short: "Open the fleet in a browser",
@@ -73,50 +73,46 @@ func (c *consoling) run(ctx context.Context) error {
 	defer running.Wait()
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	config, err := c.access.ToRESTConfig()
+	clients, err := c.Connect()
 	if err != nil {
 		return err
 	}
-	client, err := versioned.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	if err := checkConsole(ctx, client); err != nil {
+	if err := checkConsole(ctx, clients.OCM); err != nil {
 		return err
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(c.port)))
 	if err != nil {
 		return err
 	}
-	proxy, err := newConsoleProxy(config, listener.Addr(), c.streams.ErrOut)
+	p, err := newProxy(clients.Config, listener.Addr(), c.ErrOut)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	if _, err := fmt.Fprintln(c.streams.Out, proxy.url()); err != nil {
+	if _, err := fmt.Fprintln(c.Out, p.url()); err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	if _, err := fmt.Fprintln(c.streams.ErrOut, "The URL works once. Stop the console with Ctrl-C."); err != nil {
+	if _, err := fmt.Fprintln(c.ErrOut, "The URL works once. Stop the console with Ctrl-C."); err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	if !c.noBrowser {
 		running.Go(func() {
-			if err := browse(ctx, proxy.url()); err != nil && ctx.Err() == nil {
-				_, _ = fmt.Fprintf(c.streams.ErrOut, "Cannot start a browser: %v. Open the URL yourself.\n", err)
+			if err := browse(ctx, p.url()); err != nil && ctx.Err() == nil {
+				_, _ = fmt.Fprintf(c.ErrOut, "Cannot start a browser: %v. Open the URL yourself.\n", err)
 			}
 		})
 	}
 	// The browser is started before the server runs, but its connection waits in the queue of the listener.
-	return proxy.serve(ctx, listener)
+	return p.serve(ctx, listener)
 }
 
 // checkConsole returns an error with the remedy if the caller cannot get the console.
 func checkConsole(ctx context.Context, client versioned.Interface) error {
-	ctx, cancel := context.WithTimeout(ctx, consoleCheckTimeout)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	err := client.SearchV1alpha1().RESTClient().Get().Resource("console").Name(consoleIndex).Do(ctx).Error()
+	err := client.SearchV1alpha1().RESTClient().Get().Resource("console").Name(index).Do(ctx).Error()
 	switch {
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("%w; to do: bind the ClusterRole %s to the user with a ClusterRoleBinding", err, consoleRole)
+		return fmt.Errorf("%w; to do: bind the ClusterRole %s to the user with a ClusterRoleBinding", err, role)
 	case apierrors.IsNotFound(err):
 		return errors.New("the hub serves no console: its server is older than clusteradm, runs with --console=false or without search, or is not installed")
 	case err != nil:

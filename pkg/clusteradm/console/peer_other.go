@@ -1,6 +1,6 @@
 //go:build !linux
 
-package clusteradm
+package console
 
 import "net/netip"
 

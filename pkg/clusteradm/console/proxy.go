@@ -1,4 +1,4 @@
-package clusteradm
+package console
 
 import (
 	"context"
@@ -27,29 +27,29 @@ import (
 )
 
 const (
-	// consoleRequestTimeout bounds all requests but watches. It is longer than the bound of the hub, whose message is better.
-	consoleRequestTimeout = 70 * time.Second
-	consoleHeaderTimeout  = 10 * time.Second
-	consoleIdleTimeout    = 2 * time.Minute
-	consoleStopTimeout    = 5 * time.Second
-	consoleHeaderBytes    = 64 << 10
-	// consoleBodyBytes is the limit of a kube-apiserver.
-	consoleBodyBytes = 3 << 20
+	// requestTimeout bounds all requests but watches. It is longer than the bound of the hub, whose message is better.
+	requestTimeout = 70 * time.Second
+	headerTimeout  = 10 * time.Second
+	idleTimeout    = 2 * time.Minute
+	stopTimeout    = 5 * time.Second
+	headerBytes    = 64 << 10
+	// bodyBytes is the limit of a kube-apiserver.
+	bodyBytes = 3 << 20
 )
 
-// consoleHeaders are the headers of the page's requests that the hub receives. Cookies, credentials and impersonation are
+// forwardedHeaders are the headers of the page's requests that the hub receives. Cookies, credentials and impersonation are
 // not among them: the transport of the kubeconfig keeps such headers if a request has them.
-var consoleHeaders = []string{"Accept", "Accept-Encoding", "Content-Type", "If-None-Match"}
+var forwardedHeaders = []string{"Accept", "Accept-Encoding", "Content-Type", "If-None-Match"}
 
 // hiddenHeaders are headers of the hub that would change what the browser does with the address of the proxy.
 var hiddenHeaders = []string{"Alt-Svc", "Clear-Site-Data", "Set-Cookie", "Www-Authenticate"}
 
-// consoleProxy forwards the requests of the console to the hub, with the identity of a kubeconfig.
+// proxy forwards the requests of the console to the hub, with the identity of a kubeconfig.
 //
 // Every user of the machine can connect to the proxy, and every page of the browser can send requests to it. So a request
 // needs a secret in its path. The browser gets it in exchange for a token that works once, because other users can read the
 // arguments of the browser.
-type consoleProxy struct {
+type proxy struct {
 	address netip.AddrPort
 	// hosts are the values of the header Host. Others mean that a page has changed the address of its own name.
 	hosts         []string
@@ -64,7 +64,7 @@ type consoleProxy struct {
 // peerRefused is the key of the reason why all requests of a connection are refused.
 type peerRefused struct{}
 
-func newConsoleProxy(config *rest.Config, listening net.Addr, errOut io.Writer) (*consoleProxy, error) {
+func newProxy(config *rest.Config, listening net.Addr, errOut io.Writer) (*proxy, error) {
 	address, err := netip.ParseAddrPort(listening.String())
 	if err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func newConsoleProxy(config *rest.Config, listening net.Addr, errOut io.Writer) 
 	if err != nil {
 		return nil, err
 	}
-	p := &consoleProxy{address: address, token: rand.Text(), secret: rand.Text(), errOut: errOut}
+	p := &proxy{address: address, token: rand.Text(), secret: rand.Text(), errOut: errOut}
 	for _, host := range []string{"127.0.0.1", "localhost", "[::1]"} {
 		// Browsers omit the port of the scheme.
 		p.hosts = append(p.hosts, strings.TrimSuffix(fmt.Sprintf("%s:%d", host, address.Port()), ":80"))
@@ -89,7 +89,7 @@ func newConsoleProxy(config *rest.Config, listening net.Addr, errOut io.Writer) 
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(&url.URL{Scheme: hub.Scheme, Host: hub.Host, Path: hub.Path})
 			r.Out.Header = http.Header{}
-			for _, name := range consoleHeaders {
+			for _, name := range forwardedHeaders {
 				if values := r.In.Header.Values(name); len(values) > 0 {
 					r.Out.Header[name] = values
 				}
@@ -113,12 +113,12 @@ func newConsoleProxy(config *rest.Config, listening net.Addr, errOut io.Writer) 
 }
 
 // url returns the URL that the browser opens. It works once.
-func (p *consoleProxy) url() string { return "http://" + p.address.String() + "/" + p.token }
+func (p *proxy) url() string { return "http://" + p.address.String() + "/" + p.token }
 
 // serve serves until ctx ends.
-func (p *consoleProxy) serve(ctx context.Context, listener net.Listener) error {
+func (p *proxy) serve(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
-		Handler: p, ReadHeaderTimeout: consoleHeaderTimeout, IdleTimeout: consoleIdleTimeout, MaxHeaderBytes: consoleHeaderBytes,
+		Handler: p, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes,
 		// Watches end with ctx.
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnContext: func(ctx context.Context, connection net.Conn) context.Context {
@@ -133,7 +133,7 @@ func (p *consoleProxy) serve(ctx context.Context, listener net.Listener) error {
 		return err
 	case <-ctx.Done():
 	}
-	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), consoleStopTimeout)
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	err := server.Shutdown(stopping)
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -144,7 +144,7 @@ func (p *consoleProxy) serve(ctx context.Context, listener net.Listener) error {
 }
 
 // ServeHTTP implements http.Handler.
-func (p *consoleProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	guard(w.Header())
 	if refused := p.refuse(r); refused != "" {
 		respond(w, http.StatusForbidden, refused)
@@ -162,7 +162,7 @@ func (p *consoleProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // refuse returns why a request cannot be one of the page, or an empty string.
-func (p *consoleProxy) refuse(r *http.Request) string {
+func (p *proxy) refuse(r *http.Request) string {
 	if reason, ok := r.Context().Value(peerRefused{}).(string); ok && reason != "" {
 		return reason
 	}
@@ -179,7 +179,7 @@ func (p *consoleProxy) refuse(r *http.Request) string {
 }
 
 // open exchanges the token for the secret.
-func (p *consoleProxy) open(w http.ResponseWriter, r *http.Request) {
+func (p *proxy) open(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet || r.URL.Path != "/"+p.token {
 		respond(w, http.StatusForbidden, "the URL of the console can only be opened")
 		return
@@ -189,26 +189,26 @@ func (p *consoleProxy) open(w http.ResponseWriter, r *http.Request) {
 		respond(w, http.StatusForbidden, "this URL works once; run clusteradm console again")
 		return
 	}
-	w.Header().Set("Location", "/"+p.secret+"/apis/"+searchv1alpha1.SchemeGroupVersion.String()+"/console/"+consoleIndex)
+	w.Header().Set("Location", "/"+p.secret+"/apis/"+searchv1alpha1.SchemeGroupVersion.String()+"/console/"+index)
 	w.WriteHeader(http.StatusSeeOther)
 }
 
 // serveHub forwards a request to a path of the hub, if the console needs it.
-func (p *consoleProxy) serveHub(w http.ResponseWriter, r *http.Request, path string) {
+func (p *proxy) serveHub(w http.ResponseWriter, r *http.Request, path string) {
 	forwarded := r.Clone(r.Context())
 	// The hub gets exactly the path that is checked.
 	forwarded.URL.Path, forwarded.URL.RawPath = path, ""
-	info := consoleRequest(forwarded)
+	info := describe(forwarded)
 	if info == nil {
 		respond(w, http.StatusForbidden, fmt.Sprintf("clusteradm console does not forward %s %s: the console does not need it", r.Method, path))
 		return
 	}
 	if info.Verb != "watch" {
-		ctx, cancel := context.WithTimeout(r.Context(), consoleRequestTimeout)
+		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 		defer cancel()
 		forwarded = forwarded.WithContext(ctx)
 	}
-	forwarded.Body = http.MaxBytesReader(w, r.Body, consoleBodyBytes)
+	forwarded.Body = http.MaxBytesReader(w, r.Body, bodyBytes)
 	// The response of the hub has its own.
 	clear(w.Header())
 	p.forward.ServeHTTP(w, forwarded)
@@ -222,7 +222,7 @@ func unforwarded(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.As(err, &tooLarge):
 		respond(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the request has more than %d bytes", tooLarge.Limit))
 	case errors.Is(err, context.DeadlineExceeded):
-		respond(w, http.StatusGatewayTimeout, fmt.Sprintf("the hub did not answer within %s", consoleRequestTimeout))
+		respond(w, http.StatusGatewayTimeout, fmt.Sprintf("the hub did not answer within %s", requestTimeout))
 	default:
 		respond(w, http.StatusServiceUnavailable, "the hub does not answer: "+err.Error())
 	}
@@ -264,7 +264,7 @@ func same(got, want string) bool { return subtle.ConstantTimeCompare([]byte(got)
 
 // refusePeer returns why all requests of a connection are refused, or an empty string: on systems that list the owners of
 // connections, another user cannot use the console, even with the token.
-func (p *consoleProxy) refusePeer(remote net.Addr) string {
+func (p *proxy) refusePeer(remote net.Addr) string {
 	peer, err := netip.ParseAddrPort(remote.String())
 	if err != nil {
 		return "the address of the connection is unknown"

@@ -1,4 +1,4 @@
-package clusteradm
+package console
 
 import (
 	"context"
@@ -25,7 +25,7 @@ func TestConsoleRequestsEnd(t *testing.T) {
 		"/apis/cluster.open-cluster-management.io/v1/managedclusters/cluster1?watch=0": {70 * time.Second, http.StatusGatewayTimeout},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			proxy, err := newConsoleProxy(&rest.Config{Host: "https://hub.example.com", Transport: &hangingHub{}}, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080}, io.Discard)
+			p, err := newProxy(&rest.Config{Host: "https://hub.example.com", Transport: hangingHub{}}, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080}, io.Discard)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -33,7 +33,7 @@ func TestConsoleRequestsEnd(t *testing.T) {
 			defer cancel()
 			request, recorder := httptest.NewRequest(http.MethodGet, path, nil).WithContext(ctx), httptest.NewRecorder()
 			began := time.Now()
-			proxy.serveHub(recorder, request, request.URL.Path)
+			p.serveHub(recorder, request, request.URL.Path)
 			if took := time.Since(began); took != want.after || recorder.Code != want.code {
 				t.Errorf("GET %s with a hub that hangs = %d after %s, want %d after %s", path, recorder.Code, took, want.code, want.after)
 			}
@@ -43,7 +43,7 @@ func TestConsoleRequestsEnd(t *testing.T) {
 
 // TestConsoleRefusesOtherPages checks that only the page of the console can use the proxy, and that its URL works once.
 func TestConsoleRefusesOtherPages(t *testing.T) {
-	proxy, err := newConsoleProxy(&rest.Config{Host: "https://hub.example.com"}, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080}, io.Discard)
+	p, err := newProxy(&rest.Config{Host: "https://hub.example.com"}, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestConsoleRefusesOtherPages(t *testing.T) {
 			request.Header.Set(header, value)
 		}
 		answer := httptest.NewRecorder()
-		proxy.ServeHTTP(answer, request)
+		p.ServeHTTP(answer, request)
 		return answer.Code
 	}
 	const own = "127.0.0.1:8080"
@@ -68,7 +68,7 @@ func TestConsoleRefusesOtherPages(t *testing.T) {
 		{own, "Origin", "http://127.0.0.1:8081"},
 		{own, "Origin", "null"},
 	} {
-		if code := send("/"+proxy.token, c.host, c.header, c.value); code != http.StatusForbidden {
+		if code := send("/"+p.token, c.host, c.header, c.value); code != http.StatusForbidden {
 			t.Errorf("GET of the URL of the console with host %s and %s %s = %d, want 403", c.host, c.header, c.value, code)
 		}
 	}
@@ -78,8 +78,16 @@ func TestConsoleRefusesOtherPages(t *testing.T) {
 		}
 	}
 	for i, want := range []int{http.StatusSeeOther, http.StatusForbidden} {
-		if code := send("/"+proxy.token, own, "Sec-Fetch-Site", "none"); code != want {
+		if code := send("/"+p.token, own, "Sec-Fetch-Site", "none"); code != want {
 			t.Errorf("GET %d of the URL of the console = %d, want %d", i+1, code, want)
 		}
 	}
+}
+
+// hangingHub answers no request.
+type hangingHub struct{}
+
+func (hangingHub) RoundTrip(request *http.Request) (*http.Response, error) {
+	<-request.Context().Done()
+	return nil, request.Context().Err()
 }

@@ -1,4 +1,4 @@
-package clusteradm
+package console
 
 import (
 	"net/http"
@@ -14,10 +14,10 @@ import (
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 )
 
-// consoleRequests are all requests of the console, as RBAC rules. The proxy refuses all others, even if the user may send
+// forwardedRequests are all requests of the console, as RBAC rules. The proxy refuses all others, even if the user may send
 // them, so that the page cannot be used to read Secrets or to change objects. In addition, the page may discover these
 // groups. docs/console.md lists them.
-var consoleRequests = []rbacv1.PolicyRule{
+var forwardedRequests = []rbacv1.PolicyRule{
 	{APIGroups: []string{searchv1alpha1.GroupName}, Resources: []string{"console"}, Verbs: []string{"get"}},
 	{APIGroups: []string{searchv1alpha1.GroupName}, Resources: []string{"searches", "searchcompletions", "searchschemas"}, Verbs: []string{"create"}},
 	{APIGroups: []string{searchv1alpha1.GroupName}, Resources: []string{"fleetresources", "inventories"}, Verbs: []string{"get", "list", "watch"}},
@@ -34,19 +34,19 @@ var consoleRequests = []rbacv1.PolicyRule{
 	{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"selfsubjectaccessreviews"}, Verbs: []string{"create"}},
 }
 
-var consoleRequestInfo = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+var requestInfo = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 
 // consoleRequest describes a request with the path that the hub will see, or returns nil if the console does not need it.
-func consoleRequest(r *http.Request) *request.RequestInfo {
+func describe(r *http.Request) *request.RequestInfo {
 	// A server that cleans the path would serve another resource than the one that was checked.
 	if path.Clean(r.URL.Path) != r.URL.Path {
 		return nil
 	}
-	info, err := consoleRequestInfo.NewRequestInfo(r)
+	info, err := requestInfo.NewRequestInfo(r)
 	if err != nil {
 		return nil
 	}
-	allowed := slices.ContainsFunc(consoleRequests, func(rule rbacv1.PolicyRule) bool {
+	allowed := slices.ContainsFunc(forwardedRequests, func(rule rbacv1.PolicyRule) bool {
 		if !info.IsResourceRequest {
 			return info.Verb == "get" && discovers(info.Path, rule.APIGroups)
 		}

@@ -1,4 +1,4 @@
-package clusteradm
+package console
 
 import (
 	"net/http"
@@ -48,11 +48,11 @@ func TestConsoleRequest(t *testing.T) {
 		{http.MethodGet, search + "/console/index.html/", ""},
 	} {
 		got := ""
-		if info := consoleRequest(httptest.NewRequest(c.method, c.path, nil)); info != nil {
+		if info := describe(httptest.NewRequest(c.method, c.path, nil)); info != nil {
 			got = info.Verb
 		}
 		if got != c.want {
-			t.Errorf("consoleRequest(%s %s) has verb %q, want %q", c.method, c.path, got, c.want)
+			t.Errorf("describe(%s %s) has verb %q, want %q", c.method, c.path, got, c.want)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package clusteradm
+package doctor
 
 import (
 	"context"
@@ -8,13 +8,12 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/install"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa/awsapply"
 )
@@ -27,10 +26,9 @@ const doctorAWSExample = `  # The account of the hub, with its resources for one
   AWS_PROFILE=managed clusteradm doctor aws --hub-cluster-arn arn:aws:eks:us-west-2:123456789012:cluster/hub \
       --managed-cluster-arn arn:aws:eks:us-west-2:210987654321:cluster/cluster1 --cluster-name cluster1`
 
-// doctoring is the command clusteradm doctor aws.
-type doctoring struct {
-	access  *genericclioptions.ConfigFlags
-	streams genericiooptions.IOStreams
+// awsDoctor is the command clusteradm doctor aws.
+type awsDoctor struct {
+	cli.Environment
 
 	hubARN, managedARN, clusterName string
 	roleARN, eksAuth                string
@@ -38,22 +36,8 @@ type doctoring struct {
 	agentNamespace, agentAccount    string
 }
 
-func newDoctor(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
-	hub, ofHub := newDoctorHub(access, streams)
-	command := &cobra.Command{
-		Use:   "doctor",
-		Short: "Report problems and what to do, without changes",
-		Long:  ofHub.Long + "\n\nWithout a subcommand, the command does the same as clusteradm doctor hub.",
-		Args:  cobra.NoArgs,
-		RunE:  func(command *cobra.Command, _ []string) error { return hub.run(command.Context()) },
-	}
-	hub.addFlags(command)
-	command.AddCommand(ofHub, newDoctorAgent(access, streams), newDoctorAWS(access, streams))
-	return command
-}
-
-func newDoctorAWS(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
-	d := &doctoring{access: access, streams: streams, eksAuth: string(irsa.AccessEntry), manageRoles: true}
+func newAWS(env cli.Environment) *cobra.Command {
+	d := &awsDoctor{Environment: env, eksAuth: string(irsa.AccessEntry), manageRoles: true}
 	d.agentNamespace, d.agentAccount, _ = strings.Cut(irsa.AgentServiceAccount, ":")
 	command := &cobra.Command{
 		Use:   "aws",
@@ -81,18 +65,15 @@ account of these credentials. Run it once for each account.`,
 }
 
 // inspection returns the inspection that the flags describe, or all errors of the flags.
-func (d *doctoring) inspection() (awsapply.Inspection, error) {
+func (d *awsDoctor) inspection() (awsapply.Inspection, error) {
 	inspection := awsapply.Inspection{
 		Desired:       irsa.Desired{Mapping: irsa.Mapping(d.eksAuth), ManageRoles: d.manageRoles, ClusterName: d.clusterName},
-		ServerAccount: hubNamespace + ":" + serverName, AgentAccount: d.agentNamespace + ":" + d.agentAccount,
+		ServerAccount: manifests.HubNamespace + ":" + manifests.ServerName, AgentAccount: d.agentNamespace + ":" + d.agentAccount,
 	}
-	var errs []error
+	errs := []error{install.CheckMapping(d.eksAuth)}
 	var err error
 	if inspection.Hub, err = irsa.ParseARN(d.hubARN); err != nil {
 		return inspection, fmt.Errorf("--hub-cluster-arn: %w", err)
-	}
-	if inspection.Mapping != irsa.AccessEntry && inspection.Mapping != irsa.ConfigMap {
-		errs = append(errs, fmt.Errorf("--eks-auth must be %s or %s, not %q", irsa.AccessEntry, irsa.ConfigMap, d.eksAuth))
 	}
 	if d.managedARN != "" {
 		if inspection.Managed, err = irsa.ParseARN(d.managedARN); err != nil {
@@ -106,13 +87,13 @@ func (d *doctoring) inspection() (awsapply.Inspection, error) {
 	} else if d.clusterName != "" {
 		errs = append(errs, errors.New("--cluster-name requires --managed-cluster-arn"))
 	}
-	if inspection.ServerRole, err = serverRole(inspection.Hub, d.roleARN); err != nil {
+	if inspection.ServerRole, err = install.ServerRole(inspection.Hub, d.roleARN); err != nil {
 		errs = append(errs, err)
 	}
 	return inspection, errors.Join(errs...)
 }
 
-func (d *doctoring) run(ctx context.Context) error {
+func (d *awsDoctor) run(ctx context.Context) error {
 	inspection, err := d.inspection()
 	if err != nil {
 		return err
@@ -130,7 +111,7 @@ func (d *doctoring) run(ctx context.Context) error {
 		if finding.Remedy != "" {
 			line += ": " + finding.Remedy
 		}
-		say(d.streams.Out, "%s", printable(line))
+		d.Say("%s", cli.Printable(line))
 		if finding.State != awsapply.Present && finding.State != awsapply.Skipped {
 			bad++
 		}
@@ -143,20 +124,15 @@ func (d *doctoring) run(ctx context.Context) error {
 
 // mapped checks whether the ConfigMap aws-auth of the cluster of the current context
 // contains the role of the managed cluster.
-func (d *doctoring) mapped(ctx context.Context, desired irsa.Desired) awsapply.Finding {
+func (d *awsDoctor) mapped(ctx context.Context, desired irsa.Desired) awsapply.Finding {
 	finding := awsapply.Finding{State: awsapply.Unknown, Subject: "entry of " + desired.HubRoleARN() + " in ConfigMap kube-system/aws-auth"}
-	config, err := d.access.ToRESTConfig()
+	clients, err := d.Connect()
 	if err != nil {
 		finding.Remedy = err.Error()
 		return finding
 	}
-	kube, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		finding.Remedy = err.Error()
-		return finding
-	}
-	auth, err := kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "aws-auth", metav1.GetOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
+	auth, err := clients.Kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "aws-auth", metav1.GetOptions{})
+	if cli.IgnoreNotFound(err) != nil {
 		finding.Remedy = err.Error()
 		return finding
 	}
@@ -165,7 +141,7 @@ func (d *doctoring) mapped(ctx context.Context, desired irsa.Desired) awsapply.F
 		Username string   `json:"username"`
 		Groups   []string `json:"groups"`
 	}
-	if auth != nil {
+	if err == nil {
 		if err := yaml.Unmarshal([]byte(auth.Data["mapRoles"]), &roles); err != nil {
 			finding.State, finding.Remedy = awsapply.Different, "mapRoles is not a list of roles; correct it manually: "+err.Error()
 			return finding

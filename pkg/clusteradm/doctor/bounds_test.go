@@ -1,4 +1,4 @@
-package clusteradm
+package doctor
 
 import (
 	"bytes"
@@ -20,6 +20,7 @@ import (
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
 	ocmfake "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/fake"
 )
 
@@ -53,7 +54,7 @@ func TestDoctorChecksEnd(t *testing.T) {
 					return config
 				}
 				var out bytes.Buffer
-				command := newDoctor(access, genericiooptions.IOStreams{Out: &out, ErrOut: io.Discard})
+				command := New(cli.Environment{ConfigFlags: access, IOStreams: genericiooptions.IOStreams{Out: &out, ErrOut: io.Discard}})
 				command.SetArgs([]string{args})
 				command.SilenceErrors, command.SilenceUsage = true, true
 				began := time.Now()
@@ -81,7 +82,7 @@ func TestDoctorInspectsABoundedNumber(t *testing.T) {
 	for name, test := range map[string]struct {
 		resource string
 		page     func(items int, more metav1.ListMeta) runtime.Object
-		inspect  func(*hubDoctor, context.Context) []finding
+		inspect  func(*hubDoctor, context.Context) []cli.Finding
 	}{
 		"ManifestWorks": {"manifestworks", func(items int, more metav1.ListMeta) runtime.Object {
 			list := &workv1.ManifestWorkList{ListMeta: more, Items: make([]workv1.ManifestWork, items)}
@@ -110,8 +111,8 @@ func TestDoctorInspectsABoundedNumber(t *testing.T) {
 				}
 				return true, test.page(items, more), nil
 			})
-			findings := test.inspect(&hubDoctor{ocm: hub}, t.Context())
-			incomplete := len(findings) > 0 && findings[len(findings)-1].State == stateUnknown
+			findings := test.inspect(&hubDoctor{report: report{Clients: &cli.Clients{OCM: hub}}}, t.Context())
+			incomplete := len(findings) > 0 && findings[len(findings)-1].State == cli.StateUnknown
 			if read != min(stored, 5000) || incomplete != (stored > 5000) {
 				t.Errorf("of %d %s, the doctor inspects %d and reports %+v, want at most 5000, and an Unknown finding if there are more", stored, name, read, findings)
 			}

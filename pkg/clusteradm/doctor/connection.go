@@ -1,4 +1,4 @@
-package clusteradm
+package doctor
 
 import (
 	"context"
@@ -10,13 +10,14 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
+
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
 )
 
 const (
@@ -63,22 +64,22 @@ func get(ctx context.Context, client *http.Client, address string) (*response, e
 }
 
 // clock returns the finding about the clock of a server.
-func (r *response) clock(subject string) finding {
+func (r *response) clock(subject string) cli.Finding {
 	switch {
 	case !r.dated:
-		return finding{State: stateUnknown, Subject: subject, Cause: "its responses have no Date", Remedy: "compare the clocks manually"}
+		return undecided(subject, "its responses have no Date", "compare the clocks manually")
 	case r.skew.Abs() > maxSkew:
 		direction := "ahead of"
 		if r.skew < 0 {
 			direction = "behind"
 		}
-		return bad(subject, fmt.Sprintf("%s %s the clock of this machine", r.skew.Abs().Round(time.Second), direction), "synchronize both clocks by NTP; certificates, tokens and Leases are not reliable until then")
+		return cli.Bad(subject, fmt.Sprintf("%s %s the clock of this machine", r.skew.Abs().Round(time.Second), direction), "synchronize both clocks by NTP; certificates, tokens and Leases are not reliable until then")
 	}
-	return healthy(subject, "agrees with the clock of this machine")
+	return cli.Healthy(subject, "agrees with the clock of this machine")
 }
 
 // unreachable returns the finding of a request to an API server that got no response.
-func unreachable(subject, host string, err error) finding {
+func unreachable(subject, host string, err error) cli.Finding {
 	var (
 		invalid   x509.CertificateInvalidError
 		authority x509.UnknownAuthorityError
@@ -89,48 +90,46 @@ func unreachable(subject, host string, err error) finding {
 	switch {
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		if invalid.Cert != nil && time.Now().Before(invalid.Cert.NotBefore) {
-			return bad(subject, "the certificate of "+host+" is not valid before "+invalid.Cert.NotBefore.UTC().Format(time.RFC3339), "correct the clock of this machine, or of the machine that issued the certificate")
+			return cli.Bad(subject, "the certificate of "+host+" is not valid before "+invalid.Cert.NotBefore.UTC().Format(time.RFC3339), "correct the clock of this machine, or of the machine that issued the certificate")
 		}
-		return bad(subject, "the certificate of "+host+" has expired: "+invalid.Detail, "renew the serving certificate of this API server")
+		return cli.Bad(subject, "the certificate of "+host+" has expired: "+invalid.Detail, "renew the serving certificate of this API server")
 	case errors.As(err, &authority):
-		return bad(subject, "the certificate of "+host+" is of another certificate authority than that in the kubeconfig", "get the kubeconfig again from an administrator of the cluster")
+		return cli.Bad(subject, "the certificate of "+host+" is of another certificate authority than that in the kubeconfig", "get the kubeconfig again from an administrator of the cluster")
 	case errors.As(err, &name):
-		return bad(subject, name.Error(), "use an address that is in the certificate")
+		return cli.Bad(subject, name.Error(), "use an address that is in the certificate")
 	case errors.As(err, &dns):
-		return bad(subject, "the name of "+host+" cannot be resolved", "correct the address in the kubeconfig, or the DNS")
+		return cli.Bad(subject, "the name of "+host+" cannot be resolved", "correct the address in the kubeconfig, or the DNS")
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return bad(subject, host+" does not respond in time", "check that the API server runs, and that firewalls and proxies allow the connection")
+		return cli.Bad(subject, host+" does not respond in time", "check that the API server runs, and that firewalls and proxies allow the connection")
 	}
 	var transport *url.Error
 	if errors.As(err, &transport) {
 		err = transport.Err
 	}
-	return bad(subject, host+" cannot be reached: "+err.Error(), "check the address in the kubeconfig, that the API server runs, and that firewalls allow the connection")
+	return cli.Bad(subject, host+" cannot be reached: "+err.Error(), "check the address in the kubeconfig, that the API server runs, and that firewalls allow the connection")
 }
 
 // connect sends a request to an API server. It returns findings about the connection, the credentials,
 // the certificates and the clock, and whether the API server can be used.
-func connect(ctx context.Context, config *rest.Config, subject string) (findings []finding, usable bool) {
+func connect(ctx context.Context, config *rest.Config, subject string) (findings []cli.Finding, usable bool) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	certificate, ok := ownCertificate(config, "client certificate for the "+subject)
-	if certificate != nil {
-		findings = append(findings, *certificate)
-	}
+	findings = ownCertificate(config, "client certificate for the "+subject)
+	ok := cli.CountBad(findings) == 0
 	base, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
-		return append(findings, bad(subject, err.Error(), "correct the kubeconfig")), false
+		return append(findings, cli.Bad(subject, err.Error(), "correct the kubeconfig")), false
 	}
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return append(findings, bad(subject, err.Error(), "correct the kubeconfig")), false
+		return append(findings, cli.Bad(subject, err.Error(), "correct the kubeconfig")), false
 	}
 	defer client.CloseIdleConnections()
 	answer, err := get(ctx, client, base.JoinPath("/version").String())
 	if err != nil {
-		if !ok && !isCertificateError(err) {
+		if !ok && !cli.IsCertificateError(err) {
 			// The expired client certificate explains the failed connection.
-			return append(findings, finding{State: stateUnknown, Subject: subject, Cause: err.Error(), Remedy: "replace the client certificate first"}), false
+			return append(findings, undecided(subject, err.Error(), "replace the client certificate first")), false
 		}
 		return append(findings, unreachable(subject, base.Host, err)), false
 	}
@@ -138,21 +137,21 @@ func connect(ctx context.Context, config *rest.Config, subject string) (findings
 	switch answer.status {
 	case http.StatusUnauthorized:
 		if ok {
-			findings = append(findings, bad("credentials for the "+subject, base.Host+" rejects them (401): the token has expired, or the user was deleted", "log in again, or get a new kubeconfig"))
+			findings = append(findings, cli.Bad("credentials for the "+subject, base.Host+" rejects them (401): the token has expired, or the user was deleted", "log in again, or get a new kubeconfig"))
 		}
 		return append(findings, clock), false
 	case http.StatusOK, http.StatusForbidden:
 	default:
-		findings = append(findings, bad(subject, fmt.Sprintf("%s responds with %d", base.Host, answer.status), "read the log of this API server"))
+		findings = append(findings, cli.Bad(subject, fmt.Sprintf("%s responds with %d", base.Host, answer.status), "read the log of this API server"))
 	}
 	ready, err := get(ctx, client, base.JoinPath("/readyz").String()+"?verbose")
 	switch {
 	case err != nil:
 		findings = append(findings, unreachable(subject, base.Host, err))
 	case ready.status == http.StatusOK, ready.status == http.StatusForbidden:
-		findings = append(findings, healthy(subject, base.Host+" responds"))
+		findings = append(findings, cli.Healthy(subject, base.Host+" responds"))
 	default:
-		findings = append(findings, warning(subject, "it responds, but is not ready: "+strings.Join(failing(ready.body), ", "), "read the log of this API server"))
+		findings = append(findings, cli.Warning(subject, "it responds, but is not ready: "+strings.Join(failing(ready.body), ", "), "read the log of this API server"))
 	}
 	return append(findings, clock), true
 }
@@ -169,47 +168,35 @@ func failing(body string) []string {
 	return names
 }
 
-// ownCertificate returns a finding about the client certificate of a configuration, or nil if it
-// has none, and reports whether the certificate can be used.
-func ownCertificate(config *rest.Config, subject string) (*finding, bool) {
-	content := config.CertData
-	if len(content) == 0 && config.CertFile != "" {
-		read, err := os.ReadFile(config.CertFile)
-		if err != nil {
-			f := bad(subject, err.Error(), "correct the kubeconfig")
-			return &f, false
-		}
-		content = read
+// ownCertificate returns a finding about the client certificate of a configuration, or none if it has no certificate.
+func ownCertificate(config *rest.Config, subject string) []cli.Finding {
+	config = rest.CopyConfig(config)
+	if err := rest.LoadTLSFiles(config); err != nil {
+		return []cli.Finding{cli.Bad(subject, err.Error(), "correct the kubeconfig")}
 	}
-	if len(content) == 0 {
-		return nil, true
+	if len(config.CertData) == 0 {
+		return nil
 	}
-	f := inspectCertificate(subject, content, "get new credentials")
-	return &f, f.State != stateBad
-}
-
-// inspectCertificate returns a finding about the validity of a certificate in PEM.
-func inspectCertificate(subject string, content []byte, remedy string) finding {
-	certificates, err := certutil.ParseCertsPEM(content)
+	certificates, err := certutil.ParseCertsPEM(config.CertData)
 	if err != nil {
-		return bad(subject, err.Error(), remedy)
+		return []cli.Finding{cli.Bad(subject, err.Error(), "get new credentials")}
 	}
-	return validity(subject, certificates[0], remedy)
+	return []cli.Finding{validity(subject, certificates[0], "get new credentials")}
 }
 
-func validity(subject string, certificate *x509.Certificate, remedy string) finding {
+func validity(subject string, certificate *x509.Certificate, remedy string) cli.Finding {
 	now, end := time.Now(), certificate.NotAfter.UTC().Format(time.RFC3339)
 	// Agents and servers renew short certificates before a fifth of their lifetime is left.
 	soon := min(expirySoon, certificate.NotAfter.Sub(certificate.NotBefore)/10)
 	switch {
 	case now.After(certificate.NotAfter):
-		return bad(subject, "the certificate expired at "+end, remedy)
+		return cli.Bad(subject, "the certificate expired at "+end, remedy)
 	case now.Before(certificate.NotBefore):
-		return bad(subject, "the certificate is not valid before "+certificate.NotBefore.UTC().Format(time.RFC3339), "correct the clocks; then "+remedy)
+		return cli.Bad(subject, "the certificate is not valid before "+certificate.NotBefore.UTC().Format(time.RFC3339), "correct the clocks; then "+remedy)
 	case certificate.NotAfter.Sub(now) < soon:
-		return warning(subject, "the certificate expires at "+end, remedy)
+		return cli.Warning(subject, "the certificate expires at "+end, remedy)
 	}
-	return healthy(subject, "valid until "+end)
+	return cli.Healthy(subject, "valid until "+end)
 }
 
 // verify verifies the certificates that a server presented, as the aggregation layer of the hub does.
@@ -232,22 +219,18 @@ func verify(state *tls.ConnectionState, bundle []byte, name string) error {
 // denied reports whether an error says that the caller is not allowed to read something.
 func denied(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
 
-// impatient returns a copy of a configuration whose clients do not wait and retry if a server responds
-// with Retry-After: the response is a finding.
-func impatient(config *rest.Config) *rest.Config {
-	config = rest.CopyConfig(config)
-	// The checks run once, so they need no client-side limit.
-	config.QPS = -1
-	config.Wrap(func(inner http.RoundTripper) http.RoundTripper { return withoutRetry{inner} })
-	return config
+// withoutRetry removes Retry-After from responses.
+func withoutRetry(inner http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		answer, err := inner.RoundTrip(request)
+		if err == nil {
+			answer.Header.Del("Retry-After")
+		}
+		return answer, err
+	})
 }
 
-type withoutRetry struct{ inner http.RoundTripper }
+type roundTripper func(*http.Request) (*http.Response, error)
 
-func (w withoutRetry) RoundTrip(request *http.Request) (*http.Response, error) {
-	answer, err := w.inner.RoundTrip(request)
-	if err == nil {
-		answer.Header.Del("Retry-After")
-	}
-	return answer, err
-}
+// RoundTrip implements http.RoundTripper.
+func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }

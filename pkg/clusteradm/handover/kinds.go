@@ -1,11 +1,9 @@
-package clusteradm
+package handover
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/pager"
-	"k8s.io/client-go/util/retry"
 
 	addonv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
 	addonv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1beta1"
@@ -26,45 +23,62 @@ import (
 	rbacv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1beta1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
 )
 
+// Kinds that need something else than others.
 const (
-	// keptVersion is the version of a CustomResourceDefinition by which its objects stay accessible while the hub
-	// forwards its other versions to the server.
-	keptVersion = "migration"
-	// conversionAnnotation keeps the conversion of a CustomResourceDefinition. The kept version has no conversion.
-	conversionAnnotation = "migration.open-cluster-management.io/conversion"
+	KindRegistration      = "ManagedClusterRegistration"
+	KindManagedCluster    = "ManagedCluster"
+	KindClusterSet        = "ManagedClusterSet"
+	KindServiceAccount    = "ManagedServiceAccount"
+	KindClusterPermission = "ClusterPermission"
+	KindManifestWork      = "ManifestWork"
 )
 
-var customResourceDefinitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-
-// migratedKind is a kind that moves between CustomResourceDefinitions and the server.
-type migratedKind struct {
-	kind     string
-	resource schema.GroupResource
-	// versions are the versions that the server serves.
-	versions []schema.GroupVersion
+// Kind is a kind that the server stores.
+type Kind struct {
+	Name     string
+	Resource schema.GroupVersionResource
+	// OCM is true if OCM stores the kind in a CustomResourceDefinition. Older is another version that it and the server have.
+	OCM   bool
+	Older schema.GroupVersion
 }
 
-// migratedKinds are in the order in which they move: owners before dependents.
-var migratedKinds = []migratedKind{
-	{"ManagedCluster", clusterv1.Resource("managedclusters"), []schema.GroupVersion{clusterv1.SchemeGroupVersion}},
-	{"ManagedClusterSet", clusterv1beta2.Resource("managedclustersets"), []schema.GroupVersion{clusterv1beta2.SchemeGroupVersion}},
-	{"ManagedClusterSetBinding", clusterv1beta2.Resource("managedclustersetbindings"), []schema.GroupVersion{clusterv1beta2.SchemeGroupVersion}},
-	{"ClusterManagementAddOn", addonv1beta1.Resource("clustermanagementaddons"), []schema.GroupVersion{addonv1beta1.SchemeGroupVersion, addonv1alpha1.SchemeGroupVersion}},
-	{"AddOnDeploymentConfig", addonv1beta1.Resource("addondeploymentconfigs"), []schema.GroupVersion{addonv1beta1.SchemeGroupVersion, addonv1alpha1.SchemeGroupVersion}},
-	{"ManagedClusterAddOn", addonv1beta1.Resource("managedclusteraddons"), []schema.GroupVersion{addonv1beta1.SchemeGroupVersion, addonv1alpha1.SchemeGroupVersion}},
-	{"ManagedServiceAccount", authenticationv1beta1.Resource("managedserviceaccounts"), []schema.GroupVersion{authenticationv1beta1.SchemeGroupVersion, authenticationv1alpha1.SchemeGroupVersion}},
-	{"MulticlusterRoleAssignment", rbacv1beta1.Resource("multiclusterroleassignments"), []schema.GroupVersion{rbacv1beta1.SchemeGroupVersion}},
-	{"ClusterPermission", rbacv1alpha1.Resource("clusterpermissions"), []schema.GroupVersion{rbacv1alpha1.SchemeGroupVersion}},
-	{"ManifestWork", workv1.Resource("manifestworks"), []schema.GroupVersion{workv1.SchemeGroupVersion}},
+// Kinds are all kinds that the server stores, in the order in which they move: owners before dependents.
+var Kinds = []Kind{
+	// The server would create the registration of a ManagedCluster without one.
+	{Name: KindRegistration, Resource: registerv1alpha1.SchemeGroupVersion.WithResource("managedclusters")},
+	{Name: KindManagedCluster, Resource: clusterv1.SchemeGroupVersion.WithResource("managedclusters"), OCM: true},
+	{Name: KindClusterSet, Resource: clusterv1beta2.SchemeGroupVersion.WithResource("managedclustersets"), OCM: true},
+	{Name: "ManagedClusterSetBinding", Resource: clusterv1beta2.SchemeGroupVersion.WithResource("managedclustersetbindings"), OCM: true},
+	{Name: "ClusterManagementAddOn", Resource: addonv1beta1.SchemeGroupVersion.WithResource("clustermanagementaddons"), OCM: true, Older: addonv1alpha1.SchemeGroupVersion},
+	{Name: "AddOnDeploymentConfig", Resource: addonv1beta1.SchemeGroupVersion.WithResource("addondeploymentconfigs"), OCM: true, Older: addonv1alpha1.SchemeGroupVersion},
+	{Name: "ManagedClusterAddOn", Resource: addonv1beta1.SchemeGroupVersion.WithResource("managedclusteraddons"), OCM: true, Older: addonv1alpha1.SchemeGroupVersion},
+	{Name: "ClusterNamespace", Resource: rbacv1alpha1.SchemeGroupVersion.WithResource("clusternamespaces")},
+	{Name: KindServiceAccount, Resource: authenticationv1beta1.SchemeGroupVersion.WithResource("managedserviceaccounts"), OCM: true, Older: authenticationv1alpha1.SchemeGroupVersion},
+	{Name: "ManagedServiceAccountBinding", Resource: authenticationv1alpha1.SchemeGroupVersion.WithResource("managedserviceaccountbindings")},
+	{Name: "MulticlusterRoleAssignment", Resource: rbacv1beta1.SchemeGroupVersion.WithResource("multiclusterroleassignments"), OCM: true},
+	{Name: KindClusterPermission, Resource: rbacv1alpha1.SchemeGroupVersion.WithResource("clusterpermissions"), OCM: true},
+	{Name: KindManifestWork, Resource: workv1.SchemeGroupVersion.WithResource("manifestworks"), OCM: true},
 }
 
-// switchedVersions returns the versions that the hub forwards to the server after a migration, and did not before.
-func switchedVersions() []schema.GroupVersion {
+// versions returns the versions that the server serves, the best first.
+func (k *Kind) versions() []schema.GroupVersion {
+	versions := []schema.GroupVersion{k.Resource.GroupVersion()}
+	if !k.Older.Empty() {
+		versions = append(versions, k.Older)
+	}
+	return versions
+}
+
+// SwitchedVersions returns the versions that the hub forwards to the server after a migration, and did not before.
+func SwitchedVersions() []schema.GroupVersion {
 	versions := []schema.GroupVersion{registerv1alpha1.SchemeGroupVersion}
-	for _, kind := range migratedKinds {
-		versions = append(versions, kind.versions...)
+	for _, kind := range Kinds {
+		if kind.OCM {
+			versions = append(versions, kind.versions()...)
+		}
 	}
 	slices.SortFunc(versions, func(a, b schema.GroupVersion) int {
 		return slices.Compare([]string{a.Group, a.Version}, []string{b.Group, b.Version})
@@ -72,29 +86,35 @@ func switchedVersions() []schema.GroupVersion {
 	return slices.Compact(versions)
 }
 
-func apiServiceName(version schema.GroupVersion) string { return version.Version + "." + version.Group }
+// CustomResourceDefinitions is the resource of CustomResourceDefinitions.
+var CustomResourceDefinitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// customKind is a migrated kind that has a CustomResourceDefinition on the hub.
-type customKind struct {
-	migratedKind
-	crd *unstructured.Unstructured
-	// version is a version that the server and the CustomResourceDefinition have.
-	version schema.GroupVersion
+// KeptVersion is the version of a CustomResourceDefinition by which its objects stay accessible while the hub forwards its
+// other versions to the server.
+const KeptVersion = "migration"
+
+// CustomKind is a kind that has a CustomResourceDefinition on the hub.
+type CustomKind struct {
+	Kind
+	CRD *unstructured.Unstructured
+	// Version is a version that the server and the CustomResourceDefinition have.
+	Version schema.GroupVersion
 }
 
-func (k *customKind) resourceIn(version string) schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: k.resource.Group, Version: version, Resource: k.resource.Resource}
+// Served is the resource that users read: from the server after a migration, or else from the CustomResourceDefinition.
+func (k *CustomKind) Served() schema.GroupVersionResource {
+	return k.Version.WithResource(k.Resource.Resource)
 }
 
-// served is the resource that users read: from the server after a migration, or else from the CustomResourceDefinition.
-func (k *customKind) served() schema.GroupVersionResource { return k.resourceIn(k.version.Version) }
+// Kept is the resource in the CustomResourceDefinition, whatever the hub forwards.
+func (k *CustomKind) Kept() schema.GroupVersionResource {
+	return schema.GroupVersion{Group: k.Resource.Group, Version: KeptVersion}.WithResource(k.Resource.Resource)
+}
 
-// kept is the resource in the CustomResourceDefinition, whatever the hub forwards.
-func (k *customKind) kept() schema.GroupVersionResource { return k.resourceIn(keptVersion) }
-
-func (k *customKind) hasStatus() bool {
-	for _, version := range crdVersions(k.crd) {
-		if version["name"] == k.version.Version {
+// HasStatus reports whether the CustomResourceDefinition has the subresource status.
+func (k *CustomKind) HasStatus() bool {
+	for _, version := range Versions(k.CRD) {
+		if version["name"] == k.Version.Version {
 			_, found, _ := unstructured.NestedMap(version, "subresources", "status")
 			return found
 		}
@@ -102,7 +122,8 @@ func (k *customKind) hasStatus() bool {
 	return false
 }
 
-func crdVersions(crd *unstructured.Unstructured) []map[string]any {
+// Versions returns the versions of a CustomResourceDefinition.
+func Versions(crd *unstructured.Unstructured) []map[string]any {
 	list, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
 	var versions []map[string]any
 	for _, item := range list {
@@ -113,42 +134,51 @@ func crdVersions(crd *unstructured.Unstructured) []map[string]any {
 	return versions
 }
 
-// readKinds returns the kinds that have a CustomResourceDefinition, and what prevents their migration.
-func readKinds(ctx context.Context, client dynamic.Interface) ([]*customKind, []finding, error) {
-	var kinds []*customKind
-	var findings []finding
-	for _, kind := range migratedKinds {
-		crd, err := client.Resource(customResourceDefinitions).Get(ctx, kind.resource.String(), metav1.GetOptions{})
+// HasVersion reports whether a CustomResourceDefinition is of a group and has a version.
+func HasVersion(crd *unstructured.Unstructured, version schema.GroupVersion) bool {
+	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
+	return group == version.Group && slices.ContainsFunc(Versions(crd), func(v map[string]any) bool { return v["name"] == version.Version })
+}
+
+// ReadKinds returns the kinds that have a CustomResourceDefinition, and what prevents their migration.
+func ReadKinds(ctx context.Context, client dynamic.Interface) ([]*CustomKind, []cli.Finding, error) {
+	var kinds []*CustomKind
+	var findings []cli.Finding
+	for _, kind := range Kinds {
+		if !kind.OCM {
+			continue
+		}
+		crd, err := client.Resource(CustomResourceDefinitions).Get(ctx, kind.Resource.GroupResource().String(), metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
 			return nil, nil, err
 		}
-		found := &customKind{migratedKind: kind, crd: crd}
+		found := &CustomKind{Kind: kind, CRD: crd}
 		subject := "CustomResourceDefinition " + crd.GetName()
-		for _, version := range crdVersions(crd) {
+		best := len(kind.versions())
+		for _, version := range Versions(crd) {
 			name, _ := version["name"].(string)
-			if served, _ := version["served"].(bool); !served || name == keptVersion {
+			if version["served"] != true || name == KeptVersion {
 				continue
 			}
-			shared := schema.GroupVersion{Group: kind.resource.Group, Version: name}
-			if !slices.Contains(kind.versions, shared) {
-				findings = append(findings, bad(subject, fmt.Sprintf("the server does not serve version %s, which would show old objects", name),
+			shared := schema.GroupVersion{Group: kind.Resource.Group, Version: name}
+			switch at := slices.Index(kind.versions(), shared); {
+			case at < 0:
+				findings = append(findings, cli.Bad(subject, fmt.Sprintf("the server does not serve version %s, which would show old objects", name),
 					"set served: false for this version, if no client uses it"))
-				continue
-			}
-			if found.version.Empty() || slices.Index(kind.versions, shared) < slices.Index(kind.versions, found.version) {
-				found.version = shared
+			case at < best:
+				best, found.Version = at, shared
 			}
 		}
-		if found.version.Empty() {
-			findings = append(findings, bad(subject, "it has no version that the server serves", "upgrade OCM"))
+		if found.Version.Empty() {
+			findings = append(findings, cli.Bad(subject, "it has no version that the server serves", "upgrade OCM"))
 			continue
 		}
 		stored, _, _ := unstructured.NestedStringSlice(crd.Object, "status", "storedVersions")
 		if strategy, _, _ := unstructured.NestedString(crd.Object, "spec", "conversion", "strategy"); strategy == "Webhook" && len(stored) > 1 {
-			findings = append(findings, bad(subject, fmt.Sprintf("objects may be stored in the versions %q, which a webhook converts", stored),
+			findings = append(findings, cli.Bad(subject, fmt.Sprintf("objects may be stored in the versions %q, which a webhook converts", stored),
 				"migrate the stored objects to one version, and remove the others from status.storedVersions"))
 		}
 		kinds = append(kinds, found)
@@ -156,115 +186,10 @@ func readKinds(ctx context.Context, client dynamic.Interface) ([]*customKind, []
 	return kinds, findings, nil
 }
 
-// keepVersions adds or removes the version by which the objects of a CustomResourceDefinition stay accessible. A
-// change of the versions also ends the watches of the kind, so that clients notice who serves it.
-func keepVersions(ctx context.Context, client dynamic.Interface, kinds []*customKind, keep bool) error {
-	for _, kind := range kinds {
-		if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-			crd, err := client.Resource(customResourceDefinitions).Get(ctx, kind.crd.GetName(), metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			if changed, err := keepVersion(crd, kind.version.Version, keep); err != nil || !changed {
-				return err
-			}
-			_, err = client.Resource(customResourceDefinitions).Update(ctx, crd, metav1.UpdateOptions{FieldManager: fieldManager})
-			return err
-		}); err != nil {
-			return fmt.Errorf("customresourcedefinitions/%s: %w", kind.crd.GetName(), err)
-		}
-	}
-	if !keep {
-		return nil
-	}
-	for _, kind := range kinds {
-		if err := poll(ctx, func(ctx context.Context) (string, error) {
-			_, err := client.Resource(kind.kept()).List(ctx, metav1.ListOptions{Limit: 1})
-			if apierrors.IsNotFound(err) {
-				return err.Error(), nil
-			}
-			return "", err
-		}); err != nil {
-			return fmt.Errorf("waiting for version %s of %s: %w", keptVersion, kind.resource, err)
-		}
-	}
-	return nil
-}
-
-// keepVersion changes a CustomResourceDefinition, and reports whether that was necessary. The version is a copy of
-// the given one.
-func keepVersion(crd *unstructured.Unstructured, like string, keep bool) (bool, error) {
-	versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
-	if err != nil {
-		return false, err
-	}
-	named := func(name string) int {
-		return slices.IndexFunc(versions, func(item any) bool {
-			version, ok := item.(map[string]any)
-			return ok && version["name"] == name
-		})
-	}
-	if (named(keptVersion) >= 0) == keep {
-		return false, nil
-	}
-	if !keep {
-		if err := unstructured.SetNestedSlice(crd.Object, slices.Delete(versions, named(keptVersion), named(keptVersion)+1), "spec", "versions"); err != nil {
-			return false, err
-		}
-		saved, found := crd.GetAnnotations()[conversionAnnotation]
-		if !found {
-			return true, nil
-		}
-		unstructured.RemoveNestedField(crd.Object, "metadata", "annotations", conversionAnnotation)
-		var conversion map[string]any
-		if err := json.Unmarshal([]byte(saved), &conversion); err != nil {
-			return false, fmt.Errorf("annotation %s: %w", conversionAnnotation, err)
-		}
-		return true, unstructured.SetNestedMap(crd.Object, conversion, "spec", "conversion")
-	}
-	added := runtime.DeepCopyJSON(versions[named(like)].(map[string]any))
-	added["name"], added["storage"], added["served"] = keptVersion, false, true
-	delete(added, "additionalPrinterColumns")
-	if err := unstructured.SetNestedSlice(crd.Object, append(versions, added), "spec", "versions"); err != nil {
-		return false, err
-	}
-	conversion, found, err := unstructured.NestedMap(crd.Object, "spec", "conversion")
-	if err != nil || !found || conversion["strategy"] != "Webhook" {
-		return true, err
-	}
-	saved, err := json.Marshal(conversion)
-	if err != nil {
-		return false, err
-	}
-	annotations := crd.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[conversionAnnotation] = string(saved)
-	crd.SetAnnotations(annotations)
-	return true, unstructured.SetNestedMap(crd.Object, map[string]any{"strategy": "None"}, "spec", "conversion")
-}
-
-// describeKept changes the description of the kept version: a change of the specification without an effect on objects.
-func describeKept(crd *unstructured.Unstructured, description string) error {
-	versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
-	if err != nil {
-		return err
-	}
-	for _, item := range versions {
-		if version, ok := item.(map[string]any); ok && version["name"] == keptVersion {
-			if err := unstructured.SetNestedField(version, description, "schema", "openAPIV3Schema", "description"); err != nil {
-				return err
-			}
-		}
-	}
-	return unstructured.SetNestedSlice(crd.Object, versions, "spec", "versions")
-}
-
-// listAll returns all objects of a resource by namespace and name.
-func listAll(ctx context.Context, client dynamic.Interface, resource schema.GroupVersionResource) (map[string]*unstructured.Unstructured, error) {
+// ListAll returns all objects of a resource by namespace and name.
+func ListAll(ctx context.Context, client dynamic.Interface, resource schema.GroupVersionResource) (map[string]*unstructured.Unstructured, error) {
 	objects := map[string]*unstructured.Unstructured{}
-	err := persist(ctx, func(ctx context.Context) error {
+	err := cli.Persist(ctx, func(ctx context.Context) error {
 		clear(objects)
 		return pager.New(pager.SimplePageFunc(func(options metav1.ListOptions) (runtime.Object, error) {
 			return client.Resource(resource).List(ctx, options)
@@ -278,23 +203,4 @@ func listAll(ctx context.Context, client dynamic.Interface, resource schema.Grou
 		return nil, fmt.Errorf("list %s: %w", resource.GroupResource(), err)
 	}
 	return objects, nil
-}
-
-// persist repeats a request while its error may be temporary, for at most a minute. It returns a conflict at once, because
-// the same request would get it again.
-func persist(ctx context.Context, request func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	var conflict error
-	if err := poll(ctx, func(ctx context.Context) (string, error) {
-		err := request(ctx)
-		if apierrors.IsConflict(err) {
-			conflict = err
-			return "", nil
-		}
-		return "", err
-	}); err != nil {
-		return err
-	}
-	return conflict
 }

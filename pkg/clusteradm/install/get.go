@@ -1,4 +1,4 @@
-package clusteradm
+package install
 
 import (
 	"context"
@@ -14,11 +14,13 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
 
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/handover"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/program"
 )
 
 const (
@@ -27,21 +29,14 @@ const (
 	bootstrapCheck = 10 * time.Second
 )
 
-func newGet(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
-	command := &cobra.Command{
-		Use:   "get",
-		Short: "Get a token, or the command with which clusters join",
-		Args:  cobra.NoArgs,
-		RunE:  func(command *cobra.Command, _ []string) error { return command.Help() },
-	}
-	command.AddCommand(newGetToken(access, streams), newGetJoinCommand(access, streams))
-	return command
+// NewGet returns the command clusteradm get.
+func NewGet(env cli.Environment) *cobra.Command {
+	return cli.Group("get", "Get a token, or the command with which clusters join", "", newGetToken(env), newGetJoinCommand(env))
 }
 
 // inviting are the commands that print a token of the hub. They change nothing of the installation.
 type inviting struct {
-	access  *genericclioptions.ConfigFlags
-	streams genericiooptions.IOStreams
+	cli.Environment
 
 	server        string
 	cluster       string
@@ -57,24 +52,24 @@ func (g *inviting) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&g.server, "hub-apiserver", "", "URL at which managed clusters reach the hub. Defaults to the URL in the kubeconfig.")
 	flags.DurationVar(&g.tokenDuration, "token-duration", defaultTokenDuration, "Lifetime of the token.")
 	flags.DurationVar(&g.timeout, "timeout", time.Minute, "Maximum duration of the command.")
-	flags.BoolVar(&g.bootstrap, "use-bootstrap-token", false, "Create a bootstrap token of Kubernetes (a Secret in kube-system) instead of a token of the ServiceAccount "+bootstrapAccount+". Requires kube-apiserver --enable-bootstrap-token-auth.")
+	flags.BoolVar(&g.bootstrap, "use-bootstrap-token", false, "Create a bootstrap token of Kubernetes (a Secret in kube-system) instead of a token of the ServiceAccount "+manifests.BootstrapAccount+". Requires kube-apiserver --enable-bootstrap-token-auth.")
 }
 
-func newGetToken(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
-	g := &inviting{access: access, streams: streams}
+func newGetToken(env cli.Environment) *cobra.Command {
+	g := &inviting{Environment: env}
 	command := &cobra.Command{
 		Use:   "token",
 		Short: "Print a token with which clusters request to join the hub",
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if g.output != outputText && g.output != outputJSON {
-				return fmt.Errorf("--output must be %s or %s, not %q", outputText, outputJSON, g.output)
+			if err := cli.OneOf("output", g.output, outputText, cli.OutputJSON); err != nil {
+				return err
 			}
 			return g.run(command.Context(), func(join joinCommand, expires time.Time, waits bool) error {
-				if g.output == outputJSON {
-					return json.NewEncoder(g.streams.Out).Encode(map[string]string{"hub-token": join.token, "hub-apiserver": join.server})
+				if g.output == cli.OutputJSON {
+					return json.NewEncoder(g.Out).Encode(map[string]string{"hub-token": join.token, "hub-apiserver": join.server})
 				}
-				say(g.streams.Out, "token=%s\n\nIt expires at %s.\n\n%s", join.token, expires.Format(time.RFC3339), join.text(waits))
+				g.Say("token=%s\n\nIt expires at %s.\n\n%s", join.token, expires.Format(time.RFC3339), join.text(waits))
 				return nil
 			})
 		},
@@ -84,15 +79,15 @@ func newGetToken(access *genericclioptions.ConfigFlags, streams genericiooptions
 	return command
 }
 
-func newGetJoinCommand(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
-	g := &inviting{access: access, streams: streams}
+func newGetJoinCommand(env cli.Environment) *cobra.Command {
+	g := &inviting{Environment: env}
 	command := &cobra.Command{
 		Use:   "join-command",
 		Short: "Print the command with which a cluster joins the hub, with a new token",
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return g.run(command.Context(), func(join joinCommand, _ time.Time, waits bool) error {
-				say(g.streams.Out, "%s", join.text(waits))
+				g.Say("%s", join.text(waits))
 				return nil
 			})
 		},
@@ -107,36 +102,24 @@ func newGetJoinCommand(access *genericclioptions.ConfigFlags, streams genericioo
 
 // run calls print with the command with which clusters join. waits is true if the hub waits to adopt clusters.
 func (g *inviting) run(ctx context.Context, print func(join joinCommand, expires time.Time, waits bool) error) error {
-	var errs []error
-	if g.tokenDuration < minTokenDuration {
-		errs = append(errs, fmt.Errorf("--token-duration must be at least %s, not %s", minTokenDuration, g.tokenDuration))
-	}
-	if g.server != "" {
-		if err := checkURL(g.server); err != nil {
-			errs = append(errs, fmt.Errorf("--hub-apiserver: %w", err))
-		}
-	}
+	errs := checkToken(g.tokenDuration, g.server)
 	if g.cluster != "" {
-		errs = append(errs, checkName("cluster-name", g.cluster))
+		errs = append(errs, cli.CheckName("cluster-name", g.cluster))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, g.timeout)
 	defer cancel()
-	config, err := clientConfig(g.access)
+	clients, err := g.Connect()
 	if err != nil {
 		return err
 	}
-	kube, err := kubernetes.NewForConfig(config)
+	hub, err := g.hub(ctx, clients.Kube)
 	if err != nil {
 		return err
 	}
-	hub, err := g.hub(ctx, kube)
-	if err != nil {
-		return err
-	}
-	waits, err := controllersHeld(ctx, kube)
+	waits, err := handover.Held(ctx, clients.Kube)
 	if err != nil {
 		return err
 	}
@@ -144,7 +127,7 @@ func (g *inviting) run(ctx context.Context, print func(join joinCommand, expires
 	if g.bootstrap {
 		create = kubernetesToken
 	}
-	join, expires, err := newJoinCommand(ctx, kube, config, hub, g.server, g.tokenDuration, create)
+	join, expires, err := newJoinCommand(ctx, clients, hub, g.server, g.tokenDuration, create)
 	if err != nil {
 		return err
 	}
@@ -154,7 +137,7 @@ func (g *inviting) run(ctx context.Context, print func(join joinCommand, expires
 
 // hub returns the settings of the hub that a join command contains: those of the flags, or of the installed server.
 func (g *inviting) hub(ctx context.Context, kube kubernetes.Interface) (*hubSettings, error) {
-	hub := &hubSettings{drivers: []registerv1alpha1.RegistrationDriver{defaultDriver}}
+	hub := &hubSettings{drivers: []registerv1alpha1.RegistrationDriver{program.DefaultDriver}}
 	installed, err := readServer(ctx, kube)
 	if err != nil {
 		return nil, err
@@ -163,12 +146,12 @@ func (g *inviting) hub(ctx context.Context, kube kubernetes.Interface) (*hubSett
 		hub = &installed.settings
 	}
 	if len(g.auth) > 0 {
-		if hub.drivers, err = parseDrivers(g.auth); err != nil {
+		if hub.drivers, err = program.ParseDrivers(g.auth); err != nil {
 			return nil, err
 		}
 	}
 	if hub.aws() && (hub.arn == nil || g.hubARN != "") {
-		arn, err := clusterARN(g.access, "hub-cluster-arn", g.hubARN)
+		arn, err := program.ClusterARN(g.ConfigFlags, "hub-cluster-arn", g.hubARN)
 		if err != nil {
 			return nil, err
 		}
@@ -190,17 +173,17 @@ func kubernetesToken(ctx context.Context, kube kubernetes.Interface, duration ti
 		Type:       corev1.SecretTypeBootstrapToken,
 		StringData: map[string]string{
 			"token-id": id, "token-secret": value, "expiration": expires.Format(time.RFC3339),
-			"usage-bootstrap-authentication": "true", "auth-extra-groups": bootstrapGroup,
+			"usage-bootstrap-authentication": "true", "auth-extra-groups": manifests.BootstrapGroup,
 			"description": "Registers clusters; created by clusteradm get token",
 		},
-	}, metav1.CreateOptions{FieldManager: fieldManager})
+	}, metav1.CreateOptions{FieldManager: cli.FieldManager})
 	if err != nil {
 		return "", time.Time{}, fmt.Errorf("bootstrap token: %w", err)
 	}
 	token := id + "." + value
 	within, cancel := context.WithTimeout(ctx, bootstrapCheck)
 	defer cancel()
-	if err := poll(within, func(ctx context.Context) (string, error) {
+	if err := cli.Poll(within, func(ctx context.Context) (string, error) {
 		review, err := kube.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 		if err == nil && !review.Status.Authenticated {
 			return "the hub does not authenticate bootstrap tokens: start kube-apiserver with --enable-bootstrap-token-auth, or omit --use-bootstrap-token", nil

@@ -1,11 +1,10 @@
-package clusteradm
+package install
 
 import (
 	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
-	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -14,38 +13,41 @@ import (
 	"k8s.io/client-go/rest"
 
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/program"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 	"open-cluster-management.io/hub-apiserver/pkg/version"
 )
 
-const (
-	bootstrapNamespace = "open-cluster-management"
-	bootstrapAccount   = "agent-registration-bootstrap"
-)
+// createToken returns a token with which clusters register, and the end of its validity.
+type createToken func(ctx context.Context, kube kubernetes.Interface, duration time.Duration) (string, time.Time, error)
 
-// bootstrapToken returns a token with which clusters register.
+// bootstrapToken creates a token of the ServiceAccount.
 func bootstrapToken(ctx context.Context, kube kubernetes.Interface, duration time.Duration) (string, time.Time, error) {
 	seconds := int64(duration / time.Second)
-	request, err := kube.CoreV1().ServiceAccounts(bootstrapNamespace).CreateToken(ctx, bootstrapAccount,
+	request, err := kube.CoreV1().ServiceAccounts(manifests.BootstrapNamespace).CreateToken(ctx, manifests.BootstrapAccount,
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
-	if missing(err) {
-		return "", time.Time{}, fmt.Errorf("the ServiceAccount %s in %s does not exist: run clusteradm init", bootstrapAccount, bootstrapNamespace)
+	if cli.Missing(err) {
+		return "", time.Time{}, fmt.Errorf("the ServiceAccount %s in %s does not exist: run clusteradm init", manifests.BootstrapAccount, manifests.BootstrapNamespace)
 	}
 	if err != nil {
-		return "", time.Time{}, fmt.Errorf("token of ServiceAccount %s in %s: %w", bootstrapAccount, bootstrapNamespace, err)
+		return "", time.Time{}, fmt.Errorf("token of ServiceAccount %s in %s: %w", manifests.BootstrapAccount, manifests.BootstrapNamespace, err)
 	}
 	// The hub may return a shorter lifetime than requested.
 	return request.Status.Token, request.Status.ExpirationTimestamp.Time, nil
 }
 
-// hubAuthority returns the certificates of the kubeconfig that verify the hub. The result
-// is empty if the certificates of the system apply.
-func hubAuthority(config *rest.Config) ([]byte, error) {
-	config = rest.CopyConfig(config)
-	if err := rest.LoadTLSFiles(config); err != nil {
-		return nil, err
+// checkToken checks the flags of a token and of the address of the hub.
+func checkToken(duration time.Duration, server string) []error {
+	var errs []error
+	if duration < minTokenDuration {
+		errs = append(errs, fmt.Errorf("--token-duration must be at least %s, not %s", minTokenDuration, duration))
 	}
-	return config.CAData, nil
+	if server != "" {
+		errs = append(errs, cli.CheckURL("hub-apiserver", server))
+	}
+	return errs
 }
 
 // joinCommand is the command with which a cluster joins the hub.
@@ -53,25 +55,28 @@ type joinCommand struct {
 	server, token string
 	// cluster is the name of the cluster, or empty for the word CLUSTER_NAME.
 	cluster string
-	images  imageSettings
+	images  program.Images
 	ca      []byte
 	drivers []registerv1alpha1.RegistrationDriver
 	arn     *irsa.ARN
 }
 
 // newJoinCommand returns the command with which clusters join the hub at an address, or at that of the kubeconfig, and the end
-// of the validity of the token that create returns.
-func newJoinCommand(ctx context.Context, kube kubernetes.Interface, config *rest.Config, hub *hubSettings, server string, duration time.Duration, create func(context.Context, kubernetes.Interface, time.Duration) (string, time.Time, error)) (joinCommand, time.Time, error) {
+// of the validity of its token.
+func newJoinCommand(ctx context.Context, clients *cli.Clients, hub *hubSettings, server string, duration time.Duration, create createToken) (joinCommand, time.Time, error) {
+	config := rest.CopyConfig(clients.Config)
 	j := joinCommand{server: cmp.Or(server, config.Host), images: hub.image, drivers: hub.drivers, arn: hub.arn}
-	if registry, tag, ok := releaseImage(serverName, hub.image.image); ok && (registry != archiveRegistry || tag != version.Short()) {
-		j.images.registry, j.images.version = registry, tag
+	if registry, tag, ok := program.ReleaseOf(manifests.ServerName, hub.image.Image); ok && (registry != program.ArchiveRegistry || tag != version.Short()) {
+		j.images.Registry, j.images.Version = registry, tag
 	}
-	var err error
-	if j.ca, err = hubAuthority(config); err != nil {
+	// Without certificates in the kubeconfig, those of the system verify the hub.
+	if err := rest.LoadTLSFiles(config); err != nil {
 		return j, time.Time{}, err
 	}
+	j.ca = config.CAData
 	var expires time.Time
-	j.token, expires, err = create(ctx, kube, duration)
+	var err error
+	j.token, expires, err = create(ctx, clients.Kube, duration)
 	return j, expires, err
 }
 
@@ -86,10 +91,8 @@ func (j joinCommand) hub() []string {
 
 // standby returns the command that names the hub as the standby hub of clusters, quoted for a shell.
 func (j joinCommand) standby() string {
-	return shellCommand(append([]string{"clusteradm hub standby"}, j.hub()...))
+	return cli.ShellCommand(append([]string{"clusteradm hub standby"}, j.hub()...)...)
 }
-
-func shellCommand(words []string) string { return "    " + strings.Join(words, " \\\n        ") }
 
 // text returns the command that clusters run, or the command for the hub whose clusters a waiting hub may adopt.
 func (j joinCommand) text(waits bool) string {
@@ -105,11 +108,11 @@ func (j joinCommand) String() string {
 	if j.drivers[0] == registerv1alpha1.DriverAWSIRSA {
 		words = append(words, fmt.Sprintf("--registration-auth %s", registerv1alpha1.DriverAWSIRSA), "--eks-hub-cluster-arn "+j.arn.String())
 	}
-	if j.images.registry != "" {
-		words = append(words, "--image-registry "+j.images.registry)
-		if j.images.version != "" {
-			words = append(words, "--bundle-version "+j.images.version)
+	if j.images.Registry != "" {
+		words = append(words, "--image-registry "+j.images.Registry)
+		if j.images.Version != "" {
+			words = append(words, "--bundle-version "+j.images.Version)
 		}
 	}
-	return shellCommand(append(words, "--cluster-name "+cmp.Or(j.cluster, "CLUSTER_NAME")))
+	return cli.ShellCommand(append(words, "--cluster-name "+cmp.Or(j.cluster, "CLUSTER_NAME"))...)
 }

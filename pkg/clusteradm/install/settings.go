@@ -1,4 +1,4 @@
-package clusteradm
+package install
 
 import (
 	"fmt"
@@ -13,34 +13,24 @@ import (
 
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/program"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 )
 
 const (
-	hubNamespace  = "open-cluster-management-hub"
-	serverName    = "hub-apiserver"
-	servingSecret = "hub-apiserver-serving"
-
-	kindAPIService     = "APIService"
-	kindDeployment     = "Deployment"
-	kindServiceAccount = "ServiceAccount"
-
-	// roleARNAnnotation is the annotation with which EKS maps a ServiceAccount to an IAM
-	// role.
-	roleARNAnnotation = "eks.amazonaws.com/role-arn"
-
 	searchEmbedded = "embedded"
 	searchPostgres = "postgres"
 	searchNone     = "none"
 
-	// defaultDriver is the registration driver of a server without --registration-auth.
-	defaultDriver = registerv1alpha1.DriverCSR
-	containerPath = "/spec/template/spec/containers/0"
+	servingSelfSigned  = "self-signed"
+	servingCertManager = "cert-manager"
 
 	// localCluster is the name of the hub as a cluster, and localAgent the identity with which its agent registers. They
 	// are those of the component local-cluster.
 	localCluster = "local-cluster"
-	localAgent   = "system:serviceaccount:" + defaultAgentNamespace + ":" + agentName
+	localAgent   = "system:serviceaccount:" + manifests.AgentNamespace + ":" + manifests.AgentName
 )
 
 // hubSettings are the settings of a hub.
@@ -57,8 +47,8 @@ type hubSettings struct {
 	// keepRole is true if roleARN is the installed one, which may be empty.
 	keepRole bool
 
-	image       imageSettings
-	resources   resourceSettings
+	image       program.Images
+	resources   program.Resources
 	serving     string
 	etcdServers []string
 	search      string
@@ -88,8 +78,8 @@ func (h *hubSettings) addFlags(flags *pflag.FlagSet) {
 	flags.StringToStringVar(&h.tags, "aws-resource-tags", nil, "Additional tags (key=value) of the resources that the server creates in AWS.")
 	flags.StringArrayVar(&h.arnPatterns, "auto-approved-arn-patterns", nil, "Regular expression. A cluster is accepted automatically if it matches its whole claimed ARN. Can be repeated.")
 	flags.StringArrayVar(&h.identities, "auto-approved-csr-identities", nil, "User whose clusters are accepted automatically. Can be repeated.")
-	h.image.addFlags(flags, "server")
-	h.resources.addFlags(flags, "server")
+	h.image.AddFlags(flags, "server")
+	h.resources.AddFlags(flags, "server")
 	flags.StringVar(&h.serving, "serving-certificates", h.serving, "Source of the server's certificate: self-signed (the server creates and renews it) or cert-manager (which must be installed on the hub).")
 	flags.StringSliceVar(&h.etcdServers, "etcd-servers", nil, "URLs of an etcd cluster, for two replicas of the server. The Secret hub-apiserver-etcd contains its certificates. If empty, one replica stores its data in a persistent volume.")
 	flags.StringVar(&h.search, "search-engine", "", "Search engine: embedded, postgres (the Secret hub-apiserver-postgres contains its URL) or none. Defaults to embedded, or to postgres with --etcd-servers.")
@@ -106,26 +96,21 @@ func (h *hubSettings) csr() bool { return slices.Contains(h.drivers, registerv1a
 
 // complete sets the defaults, and returns the errors of the settings.
 func (h *hubSettings) complete() []error {
-	var errs []error
-	if h.serving != servingSelfSigned && h.serving != servingCertManager {
-		errs = append(errs, fmt.Errorf("--serving-certificates must be %s or %s, not %q", servingSelfSigned, servingCertManager, h.serving))
-	}
+	errs := []error{cli.OneOf("serving-certificates", h.serving, servingSelfSigned, servingCertManager)}
 	if h.search == "" {
 		h.search = searchEmbedded
 		if len(h.etcdServers) > 0 {
 			h.search = searchPostgres
 		}
 	}
-	if !slices.Contains([]string{searchEmbedded, searchPostgres, searchNone}, h.search) {
-		errs = append(errs, fmt.Errorf("--search-engine must be %s, %s or %s, not %q", searchEmbedded, searchPostgres, searchNone, h.search))
-	}
+	errs = append(errs, cli.OneOf("search-engine", h.search, searchEmbedded, searchPostgres, searchNone))
 	if h.search == searchEmbedded && len(h.etcdServers) > 0 {
 		errs = append(errs, fmt.Errorf("--search-engine=%s supports only one replica and cannot be used with --etcd-servers", searchEmbedded))
 	}
 	if _, err := resource.ParseQuantity(h.storageSize); err != nil {
 		errs = append(errs, fmt.Errorf("--storage-size %q: %w", h.storageSize, err))
 	}
-	errs = append(errs, h.resources.check()...)
+	errs = append(errs, h.resources.Check()...)
 	isEmpty := func(value string) bool { return value == "" }
 	h.arnPatterns, h.identities = slices.DeleteFunc(h.arnPatterns, isEmpty), slices.DeleteFunc(h.identities, isEmpty)
 	for _, pattern := range h.arnPatterns {
@@ -151,10 +136,7 @@ func (h *hubSettings) complete() []error {
 }
 
 func (h *hubSettings) completeAWS() []error {
-	var errs []error
-	if mapping := irsa.Mapping(h.eksAuth); mapping != irsa.AccessEntry && mapping != irsa.ConfigMap {
-		errs = append(errs, fmt.Errorf("--eks-auth must be %s or %s, not %q", irsa.AccessEntry, irsa.ConfigMap, h.eksAuth))
-	}
+	errs := []error{CheckMapping(h.eksAuth)}
 	if !h.aws() {
 		if h.roleARN != "" && !h.keepRole {
 			errs = append(errs, fmt.Errorf("--hub-role-arn requires --registration-auth=%s", registerv1alpha1.DriverAWSIRSA))
@@ -167,7 +149,7 @@ func (h *hubSettings) completeAWS() []error {
 	if h.keepRole || *h.arn == (irsa.ARN{}) {
 		return errs // without an ARN of the hub, that is an error of its own
 	}
-	role, err := serverRole(*h.arn, h.roleARN)
+	role, err := ServerRole(*h.arn, h.roleARN)
 	if err != nil {
 		return append(errs, err)
 	}
@@ -175,8 +157,13 @@ func (h *hubSettings) completeAWS() []error {
 	return errs
 }
 
-// serverRole returns the IAM role of the server of a hub: that of --hub-role-arn, or the default.
-func serverRole(hub irsa.ARN, arn string) (irsa.Role, error) {
+// CheckMapping returns an error unless a value of --eks-auth is valid.
+func CheckMapping(value string) error {
+	return cli.OneOf("eks-auth", value, string(irsa.AccessEntry), string(irsa.ConfigMap))
+}
+
+// ServerRole returns the IAM role of the server of a hub: that of --hub-role-arn, or the default.
+func ServerRole(hub irsa.ARN, arn string) (irsa.Role, error) {
 	if arn == "" {
 		name, err := irsa.CreatorRoleName(hub)
 		if err != nil {
@@ -224,19 +211,18 @@ func (h *hubSettings) arguments() []string {
 
 // access returns the RBAC objects of the server, the agents and the administrators.
 func (h *hubSettings) access() ([]*unstructured.Unstructured, error) {
-	k := &types.Kustomization{Resources: []string{"rbac", "agent/hub"}}
-	h.addAccess(k)
-	return build(k)
+	return h.build(&types.Kustomization{Resources: []string{"rbac", "agent/hub"}})
 }
 
-func (h *hubSettings) addAccess(k *types.Kustomization) {
+func (h *hubSettings) build(k *types.Kustomization) ([]*unstructured.Unstructured, error) {
 	if h.aws() && irsa.Mapping(h.eksAuth) == irsa.ConfigMap {
 		k.Components = append(k.Components, "deploy/components/aws-auth")
 	}
-	if h.roleARN != "" {
-		k.Patches = append(k.Patches, jsonPatch(kindServiceAccount, serverName,
-			operation{"add", "/metadata/annotations", map[string]string{roleARNAnnotation: h.roleARN}}))
+	objects, err := manifests.Build(k)
+	if err != nil {
+		return nil, err
 	}
+	return objects, program.SetRole(objects, manifests.ServerName, h.roleARN)
 }
 
 // objects returns all objects of a hub: those of access, and the objects that run and expose the
@@ -258,24 +244,34 @@ func (h *hubSettings) objects() ([]*unstructured.Unstructured, error) {
 		}
 	}
 	slices.Sort(k.Components) // those that change APIServices come after accounts-in-proxy, which adds one
-	h.addAccess(k)
-	settings := []operation{{"replace", containerPath + "/image", h.image.image}}
-	if len(h.etcdServers) > 0 {
-		// The component has replaced this argument of the base.
-		settings = append(settings, operation{"replace", containerPath + "/args/2", "--etcd-servers=" + strings.Join(h.etcdServers, ",")})
-	} else {
-		k.Patches = append(k.Patches, jsonPatch("PersistentVolumeClaim", serverName,
-			operation{"replace", "/spec/resources/requests/storage", h.storageSize}))
+	objects, err := h.build(k)
+	if err != nil {
+		return nil, err
 	}
-	settings = append(settings, h.resources.operations()...)
-	if !h.existingOCM {
-		for _, arg := range h.arguments() {
-			settings = append(settings, operation{"add", containerPath + "/args/-", arg})
+	if h.localCluster {
+		if err := manifests.ChangeContainer(objects, manifests.AgentName, func(container map[string]any) { container["image"] = h.agentImage }); err != nil {
+			return nil, err
 		}
 	}
-	k.Patches = append(k.Patches, jsonPatch(kindDeployment, serverName, settings...))
-	if h.localCluster {
-		k.Patches = append(k.Patches, jsonPatch(kindDeployment, agentName, operation{"replace", containerPath + "/image", h.agentImage}))
+	if len(h.etcdServers) == 0 {
+		claim, err := manifests.Find(objects, kindClaim, manifests.ServerName, nil)
+		if err != nil {
+			return nil, err
+		}
+		if err := unstructured.SetNestedField(claim.Object, h.storageSize, "spec", "resources", "requests", "storage"); err != nil {
+			return nil, err
+		}
 	}
-	return build(k)
+	return objects, manifests.ChangeContainer(objects, manifests.ServerName, func(container map[string]any) {
+		container["image"] = h.image.Image
+		h.resources.Set(container)
+		args, _ := container["args"].([]any)
+		if len(h.etcdServers) > 0 {
+			// The component has replaced this argument of the base.
+			args[2] = "--etcd-servers=" + strings.Join(h.etcdServers, ",")
+		}
+		if !h.existingOCM {
+			container["args"] = append(args, manifests.Args(h.arguments()...)...)
+		}
+	})
 }

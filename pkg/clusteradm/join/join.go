@@ -1,26 +1,23 @@
-package clusteradm
+package join
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation"
+	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/ptr"
 
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/program"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 	"open-cluster-management.io/hub-apiserver/pkg/version"
@@ -41,46 +38,36 @@ const joinExample = `  # The command that clusteradm get join-command prints on 
   # A new token for an installed agent. Everything else stays as it is
   clusteradm join --hub-token TOKEN`
 
-// hubCheckTimeout bounds the check whether this machine can reach the hub. The managed
-// cluster may reach the hub even if this machine cannot.
-const hubCheckTimeout = 15 * time.Second
-
-// theHub is the name of the hub of a cluster in messages.
-const theHub = "the hub"
-
-// joining is the command clusteradm join.
+// joining is the commands clusteradm join and clusteradm upgrade agent.
 type joining struct {
-	access  *genericclioptions.ConfigFlags
-	streams genericiooptions.IOStreams
+	cli.Environment
+	*cli.Clients
 
-	address    hubAddress
+	address    Address
 	auth       []string
 	hubARN     string
 	managedARN string
 	agent      string
-	wait       bool
-	timeout    time.Duration
 	settings   agentSettings
 
-	installation
-	// upgrade is true if only the image changes.
-	upgrade bool
+	program.Options
+	// installed is the agent that the cluster runs, or nil if it has no Deployment.
+	installed *installedAgent
 	// joined are the credentials of the agent, or nil if it has none.
-	joined *hubCredentials
+	joined *Credentials
 	// keepSecret is true if the bootstrap Secret stays as it is, or stays absent.
 	keepSecret bool
 	// kept are the settings of the installed agent, if it authenticates by the same IAM role.
 	kept *agentSettings
 }
 
-// registered reports whether the agent has credentials of its hub.
-func (j *joining) registered() bool { return j.joined != nil && j.joined.hub != nil }
+func newJoining(env cli.Environment) *joining {
+	return &joining{Environment: env, auth: []string{string(program.DefaultDriver)}, agent: program.Deploy, settings: agentSettings{namespace: manifests.AgentNamespace}}
+}
 
-func newJoin(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
-	j := &joining{
-		access: access, streams: streams, auth: []string{string(registerv1alpha1.DriverCSR)}, agent: modeDeploy,
-		timeout: defaultTimeout, settings: agentSettings{namespace: defaultAgentNamespace},
-	}
+// New returns the command clusteradm join.
+func New(env cli.Environment) *cobra.Command {
+	j := newJoining(env)
 	command := &cobra.Command{
 		Use:   "join",
 		Short: "Join the cluster of the current context to a hub",
@@ -90,45 +77,53 @@ command changes only what its flags name, and the cluster keeps its identity. Ch
 others have set, and bindings that somebody has deleted, require --yes.`,
 		Example: joinExample,
 		Args:    cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			j.parsed(command.Flags())
-			return j.run(command.Context())
-		},
+		RunE:    cli.Within(&j.Timeout, j.run),
 	}
 	flags := command.Flags()
 	const required = "Required unless the agent is installed."
-	j.address.addFlags(flags, theHub, required)
+	j.address.AddFlags(flags, "the hub", required)
 	flags.StringVar(&j.settings.cluster, "cluster-name", "", "Name of this cluster on the hub. "+required)
 	flags.StringSliceVar(&j.auth, "registration-auth", j.auth, "Registration driver by which the agent authenticates: csr or aws-irsa.")
 	flags.StringVar(&j.hubARN, "eks-hub-cluster-arn", "", "ARN of the hub's EKS cluster. Required with aws-irsa.")
 	flags.StringVar(&j.hubARN, "hub-cluster-arn", "", "Same as --eks-hub-cluster-arn.")
 	flags.StringVar(&j.managedARN, "managed-cluster-arn", "", "ARN of this EKS cluster, for aws-irsa. Defaults to the name of the cluster in the kubeconfig if it is an ARN.")
-	j.settings.image.addFlags(flags, "agent")
-	j.settings.resources.addFlags(flags, "agent")
-	addAgentNamespace(flags, &j.settings.namespace)
+	j.settings.resources.AddFlags(flags, "agent")
 	flags.StringVar(&j.agent, "agent", j.agent, "deploy runs the agent on this cluster. external installs all objects except its Deployment, for an agent that runs elsewhere.")
-	flags.BoolVar(&j.wait, "wait", false, "Wait until the agent has registered with the hub.")
-	flags.DurationVar(&j.timeout, "timeout", j.timeout, "Maximum duration of the command.")
-	j.addFlags(flags, "agent")
+	j.addFlags(flags, "Wait until the agent has registered with the hub.")
 	return command
 }
 
+// NewUpgrade returns the command clusteradm upgrade agent.
+func NewUpgrade(env cli.Environment) *cobra.Command {
+	j := newJoining(env)
+	j.Upgrade = true
+	command := &cobra.Command{
+		Use:     "agent",
+		Aliases: []string{"klusterlet"},
+		Short:   "Upgrade the agent on the managed cluster of the current context",
+		Args:    cobra.NoArgs,
+		RunE:    cli.Within(&j.Timeout, j.run),
+	}
+	j.addFlags(command.Flags(), "Wait until the agent is available.")
+	return command
+}
+
+func (j *joining) addFlags(flags *pflag.FlagSet, wait string) {
+	j.settings.image.AddFlags(flags, "agent")
+	flags.StringVar(&j.settings.namespace, "agent-namespace", j.settings.namespace, "Namespace of the agent. Each hub requires its own namespace.")
+	j.AddFlags(flags, "agent", wait)
+}
+
 // complete checks the flags and sets the defaults.
-func (j *joining) complete(installed *installedAgent) error {
+func (j *joining) complete() error {
 	var errs []error
 	if !j.keepSecret {
-		errs = j.address.complete(theHub)
+		errs = j.address.Complete()
 	}
-	j.settings.ca = j.address.ca
-	errs = append(errs, checkName("cluster-name", j.settings.cluster), checkName("agent-namespace", j.settings.namespace))
-	if j.agent != modeDeploy && j.agent != modeExternal {
-		errs = append(errs, fmt.Errorf("--agent must be %s or %s, not %q", modeDeploy, modeExternal, j.agent))
-	}
-	if j.timeout <= 0 {
-		errs = append(errs, fmt.Errorf("--timeout must be more than 0, not %s", j.timeout))
-	}
-	errs = append(errs, j.settings.resources.check()...)
-	drivers, err := parseDrivers(j.auth)
+	errs = append(errs, cli.CheckName("cluster-name", j.settings.cluster), cli.CheckName("agent-namespace", j.settings.namespace),
+		cli.OneOf("agent", j.agent, program.Deploy, program.External))
+	errs = append(errs, j.settings.resources.Check()...)
+	drivers, err := program.ParseDrivers(j.auth)
 	switch {
 	case err != nil:
 		errs = append(errs, err)
@@ -142,12 +137,15 @@ func (j *joining) complete(installed *installedAgent) error {
 	if len(drivers) > 0 {
 		j.settings.driver = drivers[0]
 	}
-	if j.agent == modeDeploy {
+	if j.Upgrade {
+		j.settings.image.Upgrade()
+	}
+	if j.agent == program.Deploy {
 		image := ""
-		if installed != nil && !j.reset {
-			image = installed.image()
+		if j.installed != nil && !j.Reset {
+			image = j.installed.Image()
 		}
-		if j.settings.image.image, err = j.settings.image.of(agentImage, image, version.Short()); err != nil {
+		if j.settings.image.Image, err = j.settings.image.Of(manifests.AgentImage, image, version.Short()); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -162,7 +160,7 @@ func (j *joining) completeAWS() error {
 	if err != nil {
 		return fmt.Errorf("--eks-hub-cluster-arn: %w", err)
 	}
-	managed, err := clusterARN(j.access, "managed-cluster-arn", j.managedARN)
+	managed, err := program.ClusterARN(j.ConfigFlags, "managed-cluster-arn", j.managedARN)
 	if err != nil {
 		return err
 	}
@@ -177,122 +175,104 @@ func (j *joining) completeAWS() error {
 	return nil
 }
 
-// checkName checks a name that is also the name of a namespace, on the hub or on this
-// cluster.
-func checkName(flag, name string) error {
-	if name == "" {
-		return fmt.Errorf("--%s is required", flag)
+func (j *joining) run(ctx context.Context, _ []string) error {
+	var err error
+	if j.Clients, err = j.Connect(); err != nil {
+		return errors.Join(j.complete(), err)
 	}
-	if problems := validation.ValidateNamespaceName(name, false); len(problems) > 0 {
-		return fmt.Errorf("--%s %q: %s", flag, name, strings.Join(problems, "; "))
+	if err := cli.CheckName("agent-namespace", j.settings.namespace); err != nil {
+		return errors.Join(j.complete(), err)
 	}
-	return nil
-}
-
-func (j *joining) run(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, max(j.timeout, time.Nanosecond))
-	defer cancel()
-	config, err := clientConfig(j.access)
-	if err != nil {
-		return errors.Join(j.complete(nil), err)
+	if j.installed, err = readAgent(ctx, j.Kube, j.settings.namespace); err != nil {
+		return errors.Join(j.complete(), err)
 	}
-	kube, err := kubernetes.NewForConfig(config)
-	if err != nil {
+	if j.installed == nil && j.Upgrade {
+		return fmt.Errorf("the cluster has no Deployment %s in %s: upgrade the agent where it runs, or set --agent-namespace", manifests.AgentName, j.settings.namespace)
+	}
+	if err := j.keep(ctx); err != nil {
 		return err
 	}
-	install, err := newInstaller(config, j.streams.Out)
-	if err != nil {
-		return err
-	}
-	if err := checkName("agent-namespace", j.settings.namespace); err != nil {
-		return errors.Join(j.complete(nil), err)
-	}
-	installed, err := readAgent(ctx, kube, j.settings.namespace)
-	if err != nil {
-		return errors.Join(j.complete(nil), err)
-	}
-	if installed == nil && j.upgrade {
-		return fmt.Errorf("the cluster has no Deployment %s in %s: upgrade the agent where it runs, or set --agent-namespace", agentName, j.settings.namespace)
-	}
-	if err := j.keep(ctx, kube, installed); err != nil {
-		return err
-	}
-	if err := j.complete(installed); err != nil {
+	if err := j.complete(); err != nil {
 		return err
 	}
 	if err := j.sameCluster(); err != nil {
 		return err
 	}
-	if j.settings.noWorks, err = install.aggregates(ctx, workv1.SchemeGroupVersion); err != nil {
+	if j.settings.noWorks, err = cli.Aggregated(ctx, j.Dynamic, workv1.SchemeGroupVersion); err != nil {
 		return err
 	}
 	var hub versioned.Interface
 	if !j.keepSecret {
-		if hub, err = j.hub(ctx, j.joined != nil); err != nil {
-			return err
-		}
-		if j.settings.bootstrapKubeconfig, err = bootstrapKubeconfig(j.address.server, j.address.token, j.settings.ca); err != nil {
+		if hub, err = j.checkHub(ctx); err != nil {
 			return err
 		}
 	}
-	objects, err := j.objects(installed)
+	objects, err := j.objects()
 	if err != nil {
 		return err
 	}
-	changes, err := install.plan(ctx, objects...)
+	applier := manifests.NewApplier(j.Environment, j.Clients)
+	changes, err := applier.Plan(ctx, objects...)
 	if err != nil {
 		return err
 	}
-	if err := j.confirm(j.streams, changes, j.reasons(installed, objects, changes)); err != nil || j.dryRun {
+	if err := j.Confirm(j.Environment, changes, j.reasons(objects, changes)); err != nil || j.DryRun {
 		return err
 	}
-	if err := install.write(ctx, changes); err != nil {
+	if err := applier.Write(ctx, changes); err != nil {
 		return err
 	}
-	switch {
-	case j.wait && j.keepSecret:
-		say(j.streams.Out, "waiting for the agent")
-		err = waitForDeployment(ctx, kube, j.settings.namespace, agentName)
-	case j.wait:
-		say(j.streams.Out, "waiting for the agent to register with the hub")
-		err = j.asked(ctx, kube, hub)
+	if j.Wait {
+		if err := j.await(ctx, hub); err != nil {
+			return err
+		}
 	}
-	if err == nil && !j.upgrade {
-		j.next(ctx, kube)
+	if !j.Upgrade {
+		j.next(ctx)
 	}
-	return err
+	return nil
 }
 
-// objects returns the objects to install.
-func (j *joining) objects(installed *installedAgent) ([]*unstructured.Unstructured, error) {
-	objects, err := j.settings.objects(j.agent == modeDeploy)
-	if err != nil || installed == nil || j.reset || j.agent != modeDeploy {
-		return objects, err
-	}
-	before, err := installed.settings.objects(true)
+// checkHub returns a client of the hub that uses the token. It sets the Secret for the agent.
+func (j *joining) checkHub(ctx context.Context) (versioned.Interface, error) {
+	hub, exists, err := j.address.Check(ctx, j.Environment, j.settings.cluster)
 	if err != nil {
 		return nil, err
 	}
-	return objects, installed.keep(objects, before, &j.settings.resources, installed.settings.arguments())
+	if exists && j.joined == nil {
+		j.Warn("ManagedCluster %s already exists on the hub. If it is not this cluster, choose another --cluster-name: the hub cannot distinguish them.", j.settings.cluster)
+	}
+	j.settings.secret, err = j.address.Secret(j.settings.namespace, BootstrapSecret)
+	return hub, err
+}
+
+// objects returns the objects to install.
+func (j *joining) objects() ([]*unstructured.Unstructured, error) {
+	objects, err := j.settings.objects(j.agent == program.Deploy)
+	if err != nil || j.installed == nil || j.Reset || j.agent != program.Deploy {
+		return objects, err
+	}
+	before, err := j.installed.settings.objects(true)
+	if err != nil {
+		return nil, err
+	}
+	return objects, j.installed.Keep(objects, before, &j.settings.resources, j.installed.settings.arguments())
 }
 
 // reasons returns the changes of an installed agent that require a confirmation.
-func (j *joining) reasons(installed *installedAgent, objects []*unstructured.Unstructured, changes []change) []string {
-	reasons := foreign(changes, !j.reset)
-	if installed == nil && j.joined == nil {
-		return reasons
+func (j *joining) reasons(objects []*unstructured.Unstructured, changes []manifests.Change) []string {
+	var reasons []string
+	if j.installed == nil && j.joined == nil {
+		return nil
 	}
 	for _, c := range changes {
 		// An administrator may have deleted it to restrict what the hub may do.
-		if c.live == nil && isBinding(c.manifest) {
-			reasons = append(reasons, fmt.Sprintf("%s does not exist: it would be created, and grant its role to the agent", display(c.manifest)))
+		if c.Live == nil && manifests.IsBinding(c.Manifest) {
+			reasons = append(reasons, fmt.Sprintf("%s does not exist: it would be created, and grant its role to the agent", manifests.Display(c.Manifest)))
 		}
 	}
-	if installed != nil && j.agent == modeDeploy {
-		deployment, _, err := deploymentIn(objects, agentName)
-		if from := installed.deployment.Spec.Replicas; err == nil && from != nil && !ptr.Equal(from, deployment.Spec.Replicas) {
-			reasons = append(reasons, fmt.Sprintf("the replicas of the agent change from %d to %d", *from, ptr.Deref(deployment.Spec.Replicas, 1)))
-		}
+	if j.installed != nil && j.agent == program.Deploy {
+		reasons = append(reasons, j.installed.ReplicasChange(objects, "agent")...)
 	}
 	return reasons
 }
@@ -300,79 +280,43 @@ func (j *joining) reasons(installed *installedAgent, objects []*unstructured.Uns
 // sameCluster returns an error if the agent in this namespace is that of a cluster with another name. It warns if it has joined a
 // hub at another address.
 func (j *joining) sameCluster() error {
-	name := ""
-	if j.joined != nil {
-		name = j.joined.cluster
-	}
-	if name != "" && name != j.settings.cluster {
-		return fmt.Errorf("the agent in namespace %s is registered as cluster %s. Run clusteradm unjoin --cluster-name %s first, or join another hub with another --agent-namespace", j.settings.namespace, printable(name), printable(name))
-	}
-	if !j.registered() || j.keepSecret {
+	if j.joined == nil {
 		return nil
 	}
-	if server := j.joined.server(); server != "" && server != j.address.server {
-		j.warn("the agent in namespace %s has joined the hub %s and uses %s as another address of the same hub. If it is a different hub, choose another --agent-namespace.", j.settings.namespace, printable(server), j.address.server)
+	if name := j.joined.Cluster; name != "" && name != j.settings.cluster {
+		return fmt.Errorf("the agent in namespace %s is registered as cluster %s. Run clusteradm unjoin --cluster-name %s first, or join another hub with another --agent-namespace", j.settings.namespace, cli.Printable(name), cli.Printable(name))
+	}
+	if server, _ := j.joined.server(); server != "" && server != j.address.server && !j.keepSecret {
+		j.Warn("the agent in namespace %s has joined the hub %s and uses %s as another address of the same hub. If it is a different hub, choose another --agent-namespace.", j.settings.namespace, cli.Printable(server), j.address.server)
 	}
 	return nil
 }
 
-// hub returns a client of the hub that uses the token, and checks the connection. If this
-// machine cannot reach the hub, it only warns, because the managed cluster may reach it.
-func (j *joining) hub(ctx context.Context, joined bool) (versioned.Interface, error) {
-	within, cancel := context.WithTimeout(ctx, hubCheckTimeout)
-	defer cancel()
-	hub, err := j.address.client(within, theHub, j.warn)
-	if err != nil {
-		return nil, err
+// await waits until the ManagedCluster exists on the hub, or until the agent is available if it keeps its Secret.
+func (j *joining) await(ctx context.Context, hub versioned.Interface) error {
+	if j.keepSecret {
+		j.Say("waiting for the agent")
+		return cli.WaitForDeployment(ctx, j.Kube, j.settings.namespace, manifests.AgentName)
 	}
-	j.settings.ca = j.address.ca
-	_, err = hub.ClusterV1().ManagedClusters().Get(within, j.settings.cluster, metav1.GetOptions{})
-	var status apierrors.APIStatus
-	switch {
-	case err == nil && !joined:
-		j.warn("ManagedCluster %s already exists on the hub. If it is not this cluster, choose another --cluster-name: the hub cannot distinguish them.", j.settings.cluster)
-	case err == nil:
-	case apierrors.IsUnauthorized(err):
-		return nil, j.address.rejected(theHub)
-	case apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("--hub-token has no permission to join a cluster: %w", err)
-	case apierrors.IsNotFound(err) && !missing(err):
-		return nil, fmt.Errorf("%s is not a hub: it does not serve ManagedClusters", j.address.server)
-	case apierrors.IsNotFound(err):
-	case errors.As(err, &status):
-		j.warn("the hub returns an error: %s", printable(err.Error()))
-	case isCertificateError(err):
-		return nil, fmt.Errorf("hub %s: %w", j.address.server, err)
-	default:
-		j.warn("the hub cannot be reached from here and was not checked: %s", printable(err.Error()))
-	}
-	return hub, nil
-}
-
-func (j *joining) warn(format string, args ...any) {
-	say(j.streams.ErrOut, "Warning: "+format, args...)
-}
-
-// asked waits until the ManagedCluster exists on the hub.
-func (j *joining) asked(ctx context.Context, kube kubernetes.Interface, hub versioned.Interface) error {
-	if j.agent == modeDeploy {
-		if err := poll(ctx, func(ctx context.Context) (string, error) {
-			deployment, err := kube.AppsV1().Deployments(j.settings.namespace).Get(ctx, agentName, metav1.GetOptions{})
+	j.Say("waiting for the agent to register with the hub")
+	if j.agent == program.Deploy {
+		if err := cli.Poll(ctx, func(ctx context.Context) (string, error) {
+			deployment, err := j.Kube.AppsV1().Deployments(j.settings.namespace).Get(ctx, manifests.AgentName, metav1.GetOptions{})
 			if err != nil {
 				return "", err
 			}
 			// The agent becomes ready only after the hub has accepted the cluster.
 			if deployment.Status.ObservedGeneration < deployment.Generation || deployment.Status.UpdatedReplicas == 0 {
-				return fmt.Sprintf("Deployment %s in %s has no Pod", agentName, j.settings.namespace), nil
+				return fmt.Sprintf("Deployment %s in %s has no Pod", manifests.AgentName, j.settings.namespace), nil
 			}
 			return "", nil
 		}); err != nil {
 			return err
 		}
 	}
-	return poll(ctx, func(ctx context.Context) (string, error) {
+	return cli.Poll(ctx, func(ctx context.Context) (string, error) {
 		_, err := hub.ClusterV1().ManagedClusters().Get(ctx, j.settings.cluster, metav1.GetOptions{})
-		if missing(err) {
+		if cli.Missing(err) {
 			return fmt.Sprintf("ManagedCluster %s does not exist on the hub yet; see the log of the agent in namespace %s", j.settings.cluster, j.settings.namespace), nil
 		}
 		return "", err
@@ -380,18 +324,18 @@ func (j *joining) asked(ctx context.Context, kube kubernetes.Interface, hub vers
 }
 
 // next prints the next steps.
-func (j *joining) next(ctx context.Context, kube kubernetes.Interface) {
-	if j.agent == modeExternal {
-		say(j.streams.Out, "\nStore key %[2]s of Secret %[3]s in namespace %[4]s in the file %[1]s, and start the agent with\n\n    agent %[5]s",
-			bootstrapKubeconfigFile, kubeconfigKey, bootstrapSecret, j.settings.namespace, strings.Join(j.settings.arguments(), " "))
+func (j *joining) next(ctx context.Context) {
+	if j.agent == program.External {
+		j.Say("\nStore key %[2]s of Secret %[3]s in namespace %[4]s in the file %[1]s, and start the agent with\n\n    agent %[5]s",
+			bootstrapKubeconfigFile, manifests.KubeconfigKey, BootstrapSecret, j.settings.namespace, strings.Join(j.settings.arguments(), " "))
 	}
 	if identity := j.settings.identity; identity != nil {
-		say(j.streams.Out, "\nIn AWS, the agent assumes the role %s.\nIf it does not exist yet, create it:\n", identity.ManagedClusterRoleARN())
-		for _, line := range identity.Commands(oidcProvider(ctx, kube), j.settings.namespace+":"+agentName) {
-			say(j.streams.Out, "    %s", line)
+		j.Say("\nIn AWS, the agent assumes the role %s.\nIf it does not exist yet, create it:\n", identity.ManagedClusterRoleARN())
+		for _, line := range identity.Commands(oidcProvider(ctx, j.Kube), j.settings.namespace+":"+manifests.AgentName) {
+			j.Say("    %s", line)
 		}
 	}
-	say(j.streams.Out, "\nThe agent registers %[1]s with the hub. To accept it, run on the hub\n\n    clusteradm accept --clusters %[1]s", j.settings.cluster)
+	j.Say("\nThe agent registers %[1]s with the hub. To accept it, run on the hub\n\n    clusteradm accept --clusters %[1]s", j.settings.cluster)
 }
 
 // oidcProvider returns the issuer of the ServiceAccount tokens of a cluster, or "" if it
@@ -405,19 +349,4 @@ func oidcProvider(ctx context.Context, kube kubernetes.Interface) string {
 		return ""
 	}
 	return document.Issuer
-}
-
-// missing reports whether an object does not exist although its resource does.
-func missing(err error) bool {
-	if !apierrors.IsNotFound(err) {
-		return false
-	}
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) || status.Status().Details == nil {
-		return false
-	}
-	details := status.Status().Details
-	return details.Name != "" && !slices.ContainsFunc(details.Causes, func(cause metav1.StatusCause) bool {
-		return cause.Type == metav1.CauseTypeUnexpectedServerResponse
-	})
 }

@@ -1,4 +1,4 @@
-package clusteradm
+package join
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -15,13 +16,14 @@ import (
 
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/program"
 	clusterclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1"
 )
 
-const (
-	agentClusterRole = "open-cluster-management:agent"
-	kindCRD          = "CustomResourceDefinition"
-)
+// AgentClusterRole is the ClusterRole of the agent on the managed cluster, and the beginning of the names of the others.
+const AgentClusterRole = "open-cluster-management:agent"
 
 // setNotAccepted revokes the acceptance. Hubs that run OCM allow a cluster to update its
 // ManagedCluster, but not to patch it.
@@ -33,13 +35,13 @@ func setNotAccepted(ctx context.Context, clusters clusterclient.ManagedClusterIn
 	if err != nil {
 		return err
 	}
-	_, err = clusters.Patch(ctx, cluster.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	_, err = clusters.Patch(ctx, cluster.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: cli.FieldManager})
 	if !apierrors.IsForbidden(err) {
 		return err
 	}
 	cluster = cluster.DeepCopy()
 	cluster.Spec.HubAcceptsClient = false
-	_, err = clusters.Update(ctx, cluster, metav1.UpdateOptions{FieldManager: fieldManager})
+	_, err = clusters.Update(ctx, cluster, metav1.UpdateOptions{FieldManager: cli.FieldManager})
 	return err
 }
 
@@ -54,14 +56,13 @@ func accountsSelector(hubHash, cluster string) string {
 // permissions next, so that the agent cannot restore objects, and then all other objects.
 // Objects that agents of other hubs use remain.
 func (u *unjoining) remove(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, defaultTimeout)
+	ctx, cancel := context.WithTimeout(ctx, program.DefaultTimeout)
 	defer cancel()
-	deployment := named("apps/v1", kindDeployment, u.namespace, agentName)
-	if err := u.install.remove(ctx, deployment); err != nil {
+	if err := u.applier.Remove(ctx, manifests.Named("apps/v1", manifests.KindDeployment, u.namespace, manifests.AgentName)); err != nil {
 		return err
 	}
-	if err := poll(ctx, func(ctx context.Context) (string, error) {
-		pods, err := u.kube.CoreV1().Pods(u.namespace).List(ctx, metav1.ListOptions{LabelSelector: agentLabel})
+	if err := cli.Poll(ctx, func(ctx context.Context) (string, error) {
+		pods, err := u.Kube.CoreV1().Pods(u.namespace).List(ctx, metav1.ListOptions{LabelSelector: manifests.AgentLabel})
 		if err != nil || len(pods.Items) == 0 {
 			return "", err
 		}
@@ -69,7 +70,7 @@ func (u *unjoining) remove(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	objects, err := agentManifests(u.namespace)
+	objects, err := Manifests(u.namespace)
 	if err != nil {
 		return err
 	}
@@ -80,10 +81,10 @@ func (u *unjoining) remove(ctx context.Context) error {
 	var bindings, own, shared, namespaces []*unstructured.Unstructured
 	for _, object := range objects {
 		switch {
-		case object.GetKind() == kindCRD:
-		case isBinding(object):
+		case object.GetKind() == manifests.KindCRD:
+		case manifests.IsBinding(object):
 			bindings = append(bindings, object)
-		case object.GetKind() == kindNamespace:
+		case object.GetKind() == manifests.KindNamespace:
 			namespaces = append(namespaces, object)
 		case object.GetNamespace() == u.namespace:
 			own = append(own, object)
@@ -91,12 +92,12 @@ func (u *unjoining) remove(ctx context.Context) error {
 			shared = append(shared, object)
 		}
 	}
-	own = append(own, named("v1", "Secret", u.namespace, bootstrapSecret), named("v1", "Secret", u.namespace, hubSecret))
-	if err := u.install.remove(ctx, append(bindings, own...)...); err != nil {
+	own = append(own, manifests.Named("v1", manifests.KindSecret, u.namespace, BootstrapSecret), manifests.Named("v1", manifests.KindSecret, u.namespace, HubSecret))
+	if err := u.applier.Remove(ctx, append(bindings, own...)...); err != nil {
 		return err
 	}
 	if others == 0 {
-		if err := u.install.remove(ctx, shared...); err != nil {
+		if err := u.applier.Remove(ctx, shared...); err != nil {
 			return err
 		}
 	}
@@ -108,30 +109,21 @@ func (u *unjoining) remove(ctx context.Context) error {
 	return u.removeNamespaces(ctx, namespaces, others)
 }
 
-func named(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
-	object := &unstructured.Unstructured{}
-	object.SetAPIVersion(apiVersion)
-	object.SetKind(kind)
-	object.SetNamespace(namespace)
-	object.SetName(name)
-	return object
-}
-
 // otherAgents returns the number of agents in other namespaces that are bound to the
 // agent's role.
 func (u *unjoining) otherAgents(ctx context.Context) (int, error) {
-	bindings, err := u.kube.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{})
+	bindings, err := u.Kube.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return 0, fmt.Errorf("agents of other hubs: %w", err)
 	}
 	others := 0
 	for i := range bindings.Items {
 		binding := &bindings.Items[i]
-		if binding.RoleRef.Name != agentClusterRole {
+		if binding.RoleRef.Name != AgentClusterRole {
 			continue
 		}
 		for _, subject := range binding.Subjects {
-			if subject.Kind == kindServiceAccount && subject.Namespace != u.namespace {
+			if subject.Kind == rbacv1.ServiceAccountKind && subject.Namespace != u.namespace {
 				others++
 			}
 		}
@@ -143,24 +135,24 @@ func (u *unjoining) otherAgents(ctx context.Context) (int, error) {
 // deletion of a record deletes the objects that it owns.
 func (u *unjoining) purgeRecords(ctx context.Context, others int) error {
 	if others > 0 {
-		u.warn("the CustomResourceDefinition of AppliedManifestWorks is kept: agents of other hubs use it")
+		u.Warn("the CustomResourceDefinition of AppliedManifestWorks is kept: agents of other hubs use it")
 		return nil
 	}
-	records, err := u.ocm.WorkV1().AppliedManifestWorks().List(ctx, metav1.ListOptions{})
+	records, err := u.OCM.WorkV1().AppliedManifestWorks().List(ctx, metav1.ListOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
 		return fmt.Errorf("AppliedManifestWorks: %w", err)
 	case len(records.Items) > 0:
-		u.warn("the CustomResourceDefinition of AppliedManifestWorks is kept: %d of them remain and own applied objects", len(records.Items))
+		u.Warn("the CustomResourceDefinition of AppliedManifestWorks is kept: %d of them remain and own applied objects", len(records.Items))
 		return nil
 	}
-	objects, err := manifests("agent/managed/appliedmanifestworks.crd.yaml")
+	objects, err := manifests.Read("agent/managed/appliedmanifestworks.crd.yaml")
 	if err != nil {
 		return err
 	}
-	return u.install.remove(ctx, objects...)
+	return u.applier.Remove(ctx, objects...)
 }
 
 // removeNamespaces removes the namespaces that clusteradm created and no other agent uses.
@@ -171,15 +163,15 @@ func (u *unjoining) removeNamespaces(ctx context.Context, namespaces []*unstruct
 		if name != u.namespace && others > 0 {
 			continue
 		}
-		namespace, err := u.kube.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		namespace, err := u.Kube.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 		case err != nil:
 			errs = append(errs, fmt.Errorf("namespace %s: %w", name, err))
-		case namespace.Labels[managedByLabel] != fieldManager:
-			say(u.streams.Out, "namespace/%s stays: clusteradm did not create it", name)
+		case !manifests.Created(namespace):
+			u.Say("namespace/%s stays: clusteradm did not create it", name)
 		case namespace.DeletionTimestamp == nil:
-			errs = append(errs, u.install.remove(ctx, object))
+			errs = append(errs, u.applier.Remove(ctx, object))
 		}
 	}
 	return errors.Join(errs...)

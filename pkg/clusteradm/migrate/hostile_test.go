@@ -1,4 +1,4 @@
-package clusteradm
+package migrate
 
 import (
 	"errors"
@@ -15,6 +15,9 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/handover"
 )
 
 // TestMigrationListsRefused checks that a migration in each direction names all objects of all kinds that the other side
@@ -23,22 +26,25 @@ func TestMigrationListsRefused(t *testing.T) {
 	names := []string{"good", "invalid", "terminating", "missing"}
 	for _, to := range []string{toServer, toCRDs} {
 		lists := map[schema.GroupVersionResource]string{}
-		var kinds []*customKind
-		for _, kind := range migratedKinds {
-			k := &customKind{migratedKind: kind, crd: &unstructured.Unstructured{Object: map[string]any{}}, version: kind.versions[0]}
+		var kinds []*handover.CustomKind
+		for _, kind := range handover.Kinds {
+			if !kind.OCM {
+				continue
+			}
+			k := &handover.CustomKind{Kind: kind, CRD: &unstructured.Unstructured{Object: map[string]any{}}, Version: kind.Resource.GroupVersion()}
 			kinds = append(kinds, k)
-			lists[k.served()], lists[k.kept()] = kind.kind+"List", kind.kind+"List"
+			lists[k.Served()], lists[k.Kept()] = kind.Name+"List", kind.Name+"List"
 		}
 		client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists)
 		for _, kind := range kinds {
 			for _, name := range names {
 				object := &unstructured.Unstructured{Object: map[string]any{}}
-				object.SetGroupVersionKind(kind.version.WithKind(kind.kind))
+				object.SetGroupVersionKind(kind.Version.WithKind(kind.Name))
 				object.SetName(name)
-				object.SetUID(types.UID(kind.kind + name))
+				object.SetUID(types.UID(kind.Name + name))
 				// Owners as anybody may write them.
 				object.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "a/b/c", Kind: "ClusterPermission", Name: "gone", UID: "gone"}})
-				if err := client.Tracker().Create(kind.served(), object, ""); err != nil {
+				if err := client.Tracker().Create(kind.Served(), object, ""); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -64,27 +70,27 @@ func TestMigrationListsRefused(t *testing.T) {
 			}
 			return false, nil, nil
 		})
-		m := &migration{to: to, client: client, kube: fake.NewClientset(), kinds: kinds}
+		m := &migration{to: to, Clients: &cli.Clients{Dynamic: client, Kube: fake.NewClientset()}, kinds: kinds}
 		var counts map[string]int
-		var findings []finding
+		var findings []cli.Finding
 		var err error
 		if to == toServer {
-			counts, findings, err = m.copyToServer(t.Context(), kinds, true)
+			counts, findings, err = m.copyToServer(t.Context(), kinds, metav1.DryRunAll)
 		} else {
-			counts, findings, err = m.copyFromServer(t.Context(), true)
+			counts, findings, err = m.copyFromServer(t.Context(), metav1.DryRunAll)
 		}
 		if err != nil || len(findings) != (len(names)-1)*len(kinds) {
 			t.Errorf("copy to %s = %v, %v, want %d findings and no error", to, findings, err, (len(names)-1)*len(kinds))
 		}
 		for _, kind := range kinds {
-			if counts[kind.kind] != len(names) {
-				t.Errorf("copy to %s counts %d of kind %s, want %d", to, counts[kind.kind], kind.kind, len(names))
+			if counts[kind.Name] != len(names) {
+				t.Errorf("copy to %s counts %d of kind %s, want %d", to, counts[kind.Name], kind.Name, len(names))
 			}
 			for _, name := range names[1:] {
-				if !slices.ContainsFunc(findings, func(f finding) bool {
-					return f.State == stateBad && strings.HasPrefix(f.Subject, strings.ToLower(kind.kind)+".") && strings.HasSuffix(f.Subject, "/"+name)
+				if !slices.ContainsFunc(findings, func(f cli.Finding) bool {
+					return f.State == cli.StateBad && strings.HasPrefix(f.Subject, strings.ToLower(kind.Name)+".") && strings.HasSuffix(f.Subject, "/"+name)
 				}) {
-					t.Errorf("copy to %s: no finding about %s of kind %s", to, name, kind.kind)
+					t.Errorf("copy to %s: no finding about %s of kind %s", to, name, kind.Name)
 				}
 			}
 		}

@@ -1,4 +1,4 @@
-package clusteradm
+package migrate
 
 import (
 	"context"
@@ -11,16 +11,18 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
 )
 
 const (
@@ -38,9 +40,9 @@ const (
 var replacedDeployments = []string{
 	"open-cluster-management/cluster-manager",
 	"open-cluster-management/cluster-permission",
-	hubNamespace + "/cluster-manager-registration-controller",
-	hubNamespace + "/cluster-manager-registration-webhook",
-	hubNamespace + "/cluster-manager-work-webhook",
+	manifests.HubNamespace + "/cluster-manager-registration-controller",
+	manifests.HubNamespace + "/cluster-manager-registration-webhook",
+	manifests.HubNamespace + "/cluster-manager-work-webhook",
 }
 
 // replacedServices are the Services of the webhooks of these controllers.
@@ -85,32 +87,38 @@ func (m *migration) scale(ctx context.Context, done string, change func(*appsv1.
 	var errs []error
 	for _, name := range m.stop {
 		namespace, name, _ := strings.Cut(name, "/")
-		deployments := m.kube.AppsV1().Deployments(namespace)
-		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-			deployment, err := deployments.Get(ctx, name, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			if changed, err := change(deployment); err != nil || !changed {
-				return err
-			}
-			if _, err = deployments.Update(ctx, deployment, metav1.UpdateOptions{}); err == nil {
-				m.say("deployment/%s in %s %s", name, namespace, done)
-			}
-			return err
-		})
-		if err != nil && !apierrors.IsNotFound(err) {
+		changed, err := m.changeDeployment(ctx, namespace, name, change)
+		if cli.IgnoreNotFound(err) != nil {
 			errs = append(errs, fmt.Errorf("deployment/%s in %s: %w", name, namespace, err))
+		} else if changed {
+			m.Say("deployment/%s in %s %s", name, namespace, done)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// changeDeployment changes a Deployment unless change returns false, again while others change it.
+func (m *migration) changeDeployment(ctx context.Context, namespace, name string, change func(*appsv1.Deployment) (bool, error)) (changed bool, err error) {
+	deployments := m.Kube.AppsV1().Deployments(namespace)
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		deployment, err := deployments.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if changed, err = change(deployment); err != nil || !changed {
+			return err
+		}
+		_, err = deployments.Update(ctx, deployment, metav1.UpdateOptions{})
+		return err
+	})
+	return changed, err
 }
 
 // webhookConfigurations are the kinds of webhooks that a migration removes.
 var webhookConfigurations = []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"}
 
 func (m *migration) webhooks(resource string) dynamic.ResourceInterface {
-	return m.client.Resource(admissionregistrationv1.SchemeGroupVersion.WithResource(resource))
+	return m.Dynamic.Resource(admissionregistrationv1.SchemeGroupVersion.WithResource(resource))
 }
 
 // calls reports whether a configuration contains a webhook of a stopped controller.
@@ -129,89 +137,86 @@ func calls(config *unstructured.Unstructured) bool {
 // removeWebhooks saves the webhooks of the stopped controllers in a ConfigMap, and then removes them: without their
 // controllers, they would refuse each write.
 func (m *migration) removeWebhooks(ctx context.Context) error {
+	saved, err := m.readWebhooks(ctx)
+	if err != nil {
+		return err
+	}
+	found := map[string][]unstructured.Unstructured{}
 	for _, resource := range webhookConfigurations {
 		list, err := m.webhooks(resource).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
-		for i := range list.Items {
-			config := &list.Items[i]
-			if !calls(config) {
-				continue
-			}
-			if err := m.saveWebhooks(ctx, resource+"."+config.GetName(), config); err != nil {
+		found[resource] = slices.DeleteFunc(list.Items, func(config unstructured.Unstructured) bool { return !calls(&config) })
+		for i := range found[resource] {
+			config := found[resource][i].DeepCopy()
+			config.SetResourceVersion("")
+			config.SetUID("")
+			config.SetManagedFields(nil)
+			content, err := json.Marshal(config)
+			if err != nil {
 				return err
 			}
-			if err := m.webhooks(resource).Delete(ctx, config.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			saved[resource+"."+config.GetName()] = string(content)
+		}
+	}
+	if len(saved) == 0 {
+		return nil
+	}
+	if _, err := m.Kube.CoreV1().ConfigMaps(manifests.HubNamespace).Apply(ctx, applycorev1.ConfigMap(savedWebhooks, manifests.HubNamespace).WithData(saved),
+		metav1.ApplyOptions{FieldManager: cli.FieldManager, Force: true}); err != nil {
+		return err
+	}
+	for resource, configs := range found {
+		for i := range configs {
+			if err := m.webhooks(resource).Delete(ctx, configs[i].GetName(), metav1.DeleteOptions{}); cli.IgnoreNotFound(err) != nil {
 				return err
 			}
-			m.say("%s removed", display(config))
+			m.Say("%s removed", manifests.Display(&configs[i]))
 		}
 	}
 	return nil
 }
 
-func (m *migration) saveWebhooks(ctx context.Context, key string, config *unstructured.Unstructured) error {
-	saved := config.DeepCopy()
-	saved.SetResourceVersion("")
-	saved.SetUID("")
-	saved.SetManagedFields(nil)
-	content, err := json.Marshal(saved)
-	if err != nil {
-		return err
+// readWebhooks returns the saved webhooks in JSON, by resource and name.
+func (m *migration) readWebhooks(ctx context.Context) (map[string]string, error) {
+	saved, err := m.Kube.CoreV1().ConfigMaps(manifests.HubNamespace).Get(ctx, savedWebhooks, metav1.GetOptions{})
+	if err != nil || saved.Data == nil {
+		return map[string]string{}, cli.IgnoreNotFound(err)
 	}
-	maps := m.kube.CoreV1().ConfigMaps(hubNamespace)
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		current, err := maps.Get(ctx, savedWebhooks, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			_, err = maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: savedWebhooks}, Data: map[string]string{key: string(content)}}, metav1.CreateOptions{})
-			return err
-		}
-		if err != nil {
-			return err
-		}
-		if current.Data == nil {
-			current.Data = map[string]string{}
-		}
-		current.Data[key] = string(content)
-		_, err = maps.Update(ctx, current, metav1.UpdateOptions{})
-		return err
-	})
+	return saved.Data, nil
 }
 
 func (m *migration) restoreWebhooks(ctx context.Context) error {
-	maps := m.kube.CoreV1().ConfigMaps(hubNamespace)
-	saved, err := maps.Get(ctx, savedWebhooks, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
+	saved, err := m.readWebhooks(ctx)
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for key, content := range saved.Data {
+	for key, content := range saved {
 		resource, _, _ := strings.Cut(key, ".")
 		config := &unstructured.Unstructured{}
 		if err := json.Unmarshal([]byte(content), &config.Object); err != nil || !slices.Contains(webhookConfigurations, resource) {
-			errs = append(errs, fmt.Errorf("configmap/%s in %s: %s is not a saved webhook", savedWebhooks, hubNamespace, key))
+			errs = append(errs, fmt.Errorf("configmap/%s in %s: %s is not a saved webhook", savedWebhooks, manifests.HubNamespace, key))
 			continue
 		}
 		if _, err := m.webhooks(resource).Create(ctx, config, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-			errs = append(errs, fmt.Errorf("configmap/%s in %s: %s: %w", savedWebhooks, hubNamespace, key, err))
+			errs = append(errs, fmt.Errorf("configmap/%s in %s: %s: %w", savedWebhooks, manifests.HubNamespace, key, err))
 		}
 	}
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	if err := maps.Delete(ctx, savedWebhooks, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-		return err
-	}
-	return nil
+	return m.deleteSavedWebhooks(ctx)
+}
+
+func (m *migration) deleteSavedWebhooks(ctx context.Context) error {
+	return cli.IgnoreNotFound(m.Kube.CoreV1().ConfigMaps(manifests.HubNamespace).Delete(ctx, savedWebhooks, metav1.DeleteOptions{}))
 }
 
 // grantUpstreamAgents grants the agents of OCM what they need of this server in addition to the roles of each cluster.
 func (m *migration) grantUpstreamAgents(ctx context.Context) error {
-	_, err := m.kube.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+	_, err := m.Kube.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: upstreamBinding},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: upstreamRole},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: clusterv1.AllAgentsGroup}},
@@ -223,9 +228,5 @@ func (m *migration) grantUpstreamAgents(ctx context.Context) error {
 }
 
 func (m *migration) revokeUpstreamAgents(ctx context.Context) error {
-	err := m.kube.RbacV1().ClusterRoleBindings().Delete(ctx, upstreamBinding, metav1.DeleteOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
+	return cli.IgnoreNotFound(m.Kube.RbacV1().ClusterRoleBindings().Delete(ctx, upstreamBinding, metav1.DeleteOptions{}))
 }

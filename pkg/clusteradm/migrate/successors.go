@@ -1,4 +1,4 @@
-package clusteradm
+package migrate
 
 import (
 	"context"
@@ -9,16 +9,19 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/ptr"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/handover"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
 )
 
 const (
@@ -30,8 +33,6 @@ const (
 	// successorPatience is the time without progress after which a migration continues without the remaining successors.
 	successorPatience = 2 * time.Minute
 )
-
-var manifestWorks = workv1.SchemeGroupVersion.WithResource("manifestworks")
 
 // successor is the ManifestWork that takes over the objects of the former ManifestWork of a ClusterPermission, which has
 // another UID in its CustomResourceDefinition.
@@ -54,7 +55,7 @@ func permissionWork(name string, uid types.UID) string {
 // ManifestWork of a ClusterPermission take over objects.
 func (s successor) owner() metav1.OwnerReference {
 	return metav1.OwnerReference{
-		APIVersion: rbacv1alpha1.SchemeGroupVersion.String(), Kind: "ClusterPermission", Name: s.Permission, UID: s.UID,
+		APIVersion: rbacv1alpha1.SchemeGroupVersion.String(), Kind: handover.KindClusterPermission, Name: s.Permission, UID: s.UID,
 		Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
 	}
 }
@@ -70,12 +71,12 @@ func (c *copying) addSuccessors(ctx context.Context, wanted map[string]*unstruct
 			continue
 		}
 		if why := s.foreign(work); why != "" {
-			c.report(warning(display(work), why, "delete it, if it grants the permissions of "+display(permission)))
+			c.report(cli.Warning(manifests.Display(work), why, "delete it, if it grants the permissions of "+manifests.Display(permission)))
 			continue
 		}
 		key := s.Namespace + "/" + s.name()
 		if other := wanted[key]; other != nil {
-			c.report(bad(display(other), "its name is that of the ManifestWork of "+display(permission)+" after the migration", "delete the object"))
+			c.report(cli.Bad(manifests.Display(other), "its name is that of the ManifestWork of "+manifests.Display(permission)+" after the migration", "delete the object"))
 			continue
 		}
 		copied := work.DeepCopy()
@@ -101,7 +102,7 @@ func (c *copying) addSuccessors(ctx context.Context, wanted map[string]*unstruct
 // foreign returns why a ManifestWork is not the former one of the ClusterPermission, or an empty string.
 func (s successor) foreign(work *unstructured.Unstructured) string {
 	owner := metav1.GetControllerOf(work)
-	if owner == nil || owner.UID != s.UID || owner.Kind != "ClusterPermission" || owner.Name != s.Permission {
+	if owner == nil || owner.UID != s.UID || owner.Kind != handover.KindClusterPermission || owner.Name != s.Permission {
 		return "it has the name of the ManifestWork of ClusterPermission " + s.Permission + ", which does not own it"
 	}
 	return ""
@@ -111,7 +112,7 @@ func (s successor) foreign(work *unstructured.Unstructured) string {
 func (m *migration) successors(ctx context.Context) ([]successor, error) {
 	var all []successor
 	for i := 0; ; i++ {
-		record, err := m.kube.CoreV1().ConfigMaps(hubNamespace).Get(ctx, successorRecord+strconv.Itoa(i), metav1.GetOptions{})
+		record, err := m.Kube.CoreV1().ConfigMaps(manifests.HubNamespace).Get(ctx, successorRecord+strconv.Itoa(i), metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return all, nil
 		}
@@ -120,7 +121,7 @@ func (m *migration) successors(ctx context.Context) ([]successor, error) {
 		}
 		var part []successor
 		if err := json.Unmarshal([]byte(record.Data["successors"]), &part); err != nil {
-			return nil, fmt.Errorf("ConfigMap %s in %s: %w", record.Name, hubNamespace, err)
+			return nil, fmt.Errorf("ConfigMap %s in %s: %w", record.Name, manifests.HubNamespace, err)
 		}
 		all = append(all, part...)
 	}
@@ -128,19 +129,16 @@ func (m *migration) successors(ctx context.Context) ([]successor, error) {
 
 // recordSuccessors replaces the record. If it is interrupted, the record contains no fewer successors than the new one.
 func (m *migration) recordSuccessors(ctx context.Context, all []successor) error {
-	records := m.kube.CoreV1().ConfigMaps(hubNamespace)
+	records := m.Kube.CoreV1().ConfigMaps(manifests.HubNamespace)
 	next := 0
 	for part := range slices.Chunk(all, successorsInRecord) {
 		content, err := json.Marshal(part)
 		if err != nil {
 			return err
 		}
-		record := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: successorRecord + strconv.Itoa(next)}, Data: map[string]string{"successors": string(content)}}
-		if err := persist(ctx, func(ctx context.Context) error {
-			_, err := records.Update(ctx, record, metav1.UpdateOptions{})
-			if apierrors.IsNotFound(err) {
-				_, err = records.Create(ctx, record, metav1.CreateOptions{})
-			}
+		record := applycorev1.ConfigMap(successorRecord+strconv.Itoa(next), manifests.HubNamespace).WithData(map[string]string{"successors": string(content)})
+		if err := cli.Persist(ctx, func(ctx context.Context) error {
+			_, err := records.Apply(ctx, record, metav1.ApplyOptions{FieldManager: cli.FieldManager, Force: true})
 			return err
 		}); err != nil {
 			return err
@@ -169,10 +167,10 @@ func (m *migration) finishSuccessors(ctx context.Context) error {
 	left, waiting := map[successor]string{}, recorded
 	for progress := time.Now(); len(waiting) > 0 && time.Since(progress) < m.patience; {
 		var next []successor
-		_ = forEach(waiting, func(s successor) error { // errors are findings
+		_ = cli.ForEach(waiting, func(s successor) error { // errors are findings
 			why, wait, err := m.advance(ctx, s)
 			if err != nil {
-				why, wait = err.Error(), passing(err)
+				why, wait = err.Error(), cli.Temporary(err)
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -198,7 +196,7 @@ func (m *migration) finishSuccessors(ctx context.Context) error {
 	}
 	recorded = slices.DeleteFunc(recorded, func(s successor) bool { return left[s] == "" })
 	for _, s := range recorded {
-		m.left = append(m.left, bad("manifestworks/"+s.Former+" in "+s.Namespace, left[s],
+		m.left = append(m.left, cli.Bad("manifestworks/"+s.Former+" in "+s.Namespace, left[s],
 			"correct this, such as by starting the agent, and run the command again; or delete the ManifestWork with spec.deleteOption.propagationPolicy Orphan"))
 	}
 	return m.recordSuccessors(ctx, recorded)
@@ -207,7 +205,7 @@ func (m *migration) finishSuccessors(ctx context.Context) error {
 // advance takes the next step of a successor. It returns why the former ManifestWork is not replaced yet, or an empty
 // string, and whether it is worth waiting.
 func (m *migration) advance(ctx context.Context, s successor) (why string, wait bool, err error) {
-	works := m.client.Resource(manifestWorks).Namespace(s.Namespace)
+	works := m.Dynamic.Resource(workv1.SchemeGroupVersion.WithResource("manifestworks")).Namespace(s.Namespace)
 	former, err := optional(works.Get(ctx, s.Former, metav1.GetOptions{}))
 	if err != nil {
 		return "", false, err
@@ -242,7 +240,7 @@ func (m *migration) advance(ctx context.Context, s successor) (why string, wait 
 		if err != nil {
 			return "", false, err
 		}
-		patched, err := works.Patch(ctx, s.Former, types.MergePatchType, orphan, metav1.PatchOptions{FieldManager: fieldManager})
+		patched, err := works.Patch(ctx, s.Former, types.MergePatchType, orphan, metav1.PatchOptions{FieldManager: cli.FieldManager})
 		if err != nil {
 			return "", false, err
 		}
@@ -250,7 +248,7 @@ func (m *migration) advance(ctx context.Context, s successor) (why string, wait 
 			PropagationPolicy: ptr.To(metav1.DeletePropagationBackground),
 			Preconditions:     &metav1.Preconditions{UID: ptr.To(patched.GetUID()), ResourceVersion: ptr.To(patched.GetResourceVersion())},
 		})
-		if err != nil && !apierrors.IsNotFound(err) {
+		if cli.IgnoreNotFound(err) != nil {
 			return "", false, err
 		}
 	}
@@ -272,19 +270,16 @@ func (s successor) adopt(ctx context.Context, works dynamic.ResourceInterface, w
 	if err != nil {
 		return "", false, err
 	}
-	_, err = works.Patch(ctx, s.name(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
-	if apierrors.IsNotFound(err) {
-		err = nil
-	}
-	return "", false, err
+	_, err = works.Patch(ctx, s.name(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: cli.FieldManager})
+	return "", false, cli.IgnoreNotFound(err)
 }
 
 // optional returns nil for an object that does not exist.
 func optional(object *unstructured.Unstructured, err error) (*unstructured.Unstructured, error) {
-	if apierrors.IsNotFound(err) {
-		return nil, nil
+	if err != nil {
+		return nil, cli.IgnoreNotFound(err)
 	}
-	return object, err
+	return object, nil
 }
 
 // sameManifests reports whether two ManifestWorks deliver the same objects in the same way.
@@ -294,21 +289,16 @@ func sameManifests(a, b *unstructured.Unstructured) bool {
 		delete(spec, "deleteOption")
 		return spec
 	}
-	return len(differences(spec(a), spec(b))) == 0 && len(differences(spec(b), spec(a))) == 0
+	return handover.Equal(spec(a), spec(b))
 }
 
 // notApplied returns why a ManifestWork is not applied, or an empty string.
 func notApplied(work *unstructured.Unstructured) string {
-	conditions, _, _ := unstructured.NestedSlice(work.Object, "status", "conditions")
-	for _, item := range conditions {
-		condition, ok := item.(map[string]any)
-		if !ok || condition["type"] != workv1.WorkApplied {
-			continue
-		}
-		if condition["status"] == string(metav1.ConditionTrue) {
-			return ""
-		}
+	switch condition := cli.Condition(work, workv1.WorkApplied); {
+	case condition == nil:
+		return "its agent has not applied it yet"
+	case condition["status"] != string(metav1.ConditionTrue):
 		return fmt.Sprintf("it is not applied: %v", condition["message"])
 	}
-	return "its agent has not applied it yet"
+	return ""
 }

@@ -1,4 +1,4 @@
-package clusteradm
+package migrate
 
 import (
 	"bytes"
@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/handover"
 )
 
 const (
@@ -26,6 +28,8 @@ const (
 	uidBefore  = types.UID("aaaaa-in-the-server")
 	uidAfter   = types.UID("bbbbb-in-the-definition")
 )
+
+var manifestWorks = workv1.SchemeGroupVersion.WithResource("manifestworks")
 
 // manifestWork returns a ManifestWork that delivers content, with annotations as any tenant may write them.
 func manifestWork(name, content string, change func(*unstructured.Unstructured)) *unstructured.Unstructured {
@@ -67,13 +71,13 @@ func newSuccessorMigration(works ...*unstructured.Unstructured) *migration {
 	}
 	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{manifestWorks: "ManifestWorkList"}, objects...)
 	return &migration{
-		streams: genericiooptions.IOStreams{Out: &bytes.Buffer{}}, kube: fake.NewClientset(), client: client, patience: 10 * time.Millisecond,
+		Environment: cli.Environment{IOStreams: genericiooptions.IOStreams{Out: &bytes.Buffer{}}}, Clients: &cli.Clients{Kube: fake.NewClientset(), Dynamic: client}, patience: 10 * time.Millisecond,
 	}
 }
 
 func (m *migration) works(t *testing.T) map[string]*unstructured.Unstructured {
 	t.Helper()
-	list, err := m.client.Resource(manifestWorks).Namespace(inCluster1).List(t.Context(), metav1.ListOptions{})
+	list, err := m.Dynamic.Resource(manifestWorks).Namespace(inCluster1).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +143,7 @@ func TestFinishSuccessorsBelievesNoTenant(t *testing.T) {
 			}
 			works := m.works(t)
 			for name, before := range hostile {
-				if after := works[name]; after == nil || len(differences(before.Object, after.Object))+len(differences(after.Object, before.Object)) > 0 {
+				if after := works[name]; after == nil || !handover.Equal(before.Object, after.Object) {
 					t.Errorf("ManifestWork %s = %v, want it as it was", name, after)
 				}
 				delete(works, name)
@@ -160,7 +164,7 @@ func TestFinishSuccessorsBelievesNoTenant(t *testing.T) {
 				}
 				return
 			}
-			if len(m.left) != 1 || m.left[0].State != stateBad || !strings.Contains(m.left[0].Subject, "grants-aaaaa in cluster1") || !strings.Contains(m.left[0].Cause, test.why) || len(left) != 1 {
+			if len(m.left) != 1 || m.left[0].State != cli.StateBad || !strings.Contains(m.left[0].Subject, "grants-aaaaa in cluster1") || !strings.Contains(m.left[0].Cause, test.why) || len(left) != 1 {
 				t.Errorf("findings = %+v, record = %v, want one that contains %q", m.left, left, test.why)
 			}
 		})
@@ -181,8 +185,8 @@ func TestAddSuccessorsBelievesNoTenant(t *testing.T) {
 		"its ManifestWork":     {[]*unstructured.Unstructured{manifestWork("grants-aaaaa", "Role", owned)}, true, ""},
 		"also one of a tenant": {[]*unstructured.Unstructured{manifestWork("grants-aaaaa", "Role", owned), manifestWork("evil", "ClusterRole", owned)}, true, ""},
 		"only one of a tenant": {[]*unstructured.Unstructured{manifestWork("evil", "ClusterRole", owned)}, false, ""},
-		"one without an owner": {[]*unstructured.Unstructured{manifestWork("grants-aaaaa", "ClusterRole", nil)}, false, stateWarning},
-		"the name is taken":    {[]*unstructured.Unstructured{manifestWork("grants-aaaaa", "Role", owned), manifestWork("grants-bbbbb", "ClusterRole", nil)}, false, stateBad},
+		"one without an owner": {[]*unstructured.Unstructured{manifestWork("grants-aaaaa", "ClusterRole", nil)}, false, cli.StateWarning},
+		"the name is taken":    {[]*unstructured.Unstructured{manifestWork("grants-aaaaa", "Role", owned), manifestWork("grants-bbbbb", "ClusterRole", nil)}, false, cli.StateBad},
 	} {
 		wanted := map[string]*unstructured.Unstructured{}
 		for _, work := range test.works {

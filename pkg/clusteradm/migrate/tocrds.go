@@ -1,43 +1,116 @@
-package clusteradm
+package migrate
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/ptr"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/handover"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
 )
 
-// serverAnnotations are annotations that have a meaning only for the server.
-var serverAnnotations = []string{rbacv1alpha1.DeliveredAnnotation}
+func (m *migration) moveToCRDs(ctx context.Context) error {
+	pending, err := m.pending(ctx)
+	if err != nil {
+		return err
+	}
+	closing := handover.Step{Name: "close the CustomResourceDefinitions", Run: func(ctx context.Context) error { return m.keepVersions(ctx, false) }}
+	steps := []handover.Step{closing}
+	if len(pending) < len(m.kinds) {
+		steps = []handover.Step{{Name: "open the CustomResourceDefinitions", Run: func(ctx context.Context) error { return m.keepVersions(ctx, true) }}}
+		// An earlier run that has switched a kind has copied all objects. Owners that are served locally by now do not show
+		// their UIDs in the server, to which owner references there refer.
+		copies := len(pending) == 0
+		if copies {
+			steps = append(steps, handover.Step{Name: "check all objects", Run: m.checkBack})
+		}
+		steps = append(steps,
+			handover.Step{Name: "refuse writes", Run: func(ctx context.Context) error { return errors.Join(m.freeze(ctx), m.freezeSecrets(ctx)) }},
+			handover.Step{Name: "stop the controllers of the server", Run: m.hold})
+		if copies {
+			steps = append(steps, handover.Step{Name: "copy the objects", Run: func(ctx context.Context) error { return m.copied(m.copyFromServer(ctx)) }})
+		}
+		steps = append(steps,
+			handover.Step{Name: "wait until all watches of the server have ended", Run: func(ctx context.Context) error { return handover.WaitNoticed(ctx, m.Kube) }},
+			handover.Step{Name: "release the Secrets of accounts that have another UID", Run: m.detachSecrets},
+			closing,
+			handover.Step{Name: "serve requests from the CustomResourceDefinitions", Run: m.serveLocally})
+	}
+	if err := m.steps(ctx, append(steps,
+		handover.Step{Name: "assign the Secrets to their accounts", Run: m.attachSecrets},
+		handover.Step{Name: "stop the server", Run: m.stopServer},
+		handover.Step{Name: "accept writes", Run: func(ctx context.Context) error {
+			return m.removePolicies(ctx, accountPolicy, keepPolicy, handover.FreezePolicy)
+		}},
+		handover.Step{Name: "replace the ManifestWorks of ClusterPermissions that have another UID", Run: m.finishSuccessors},
+		handover.Step{Name: "start the controllers of OCM", Run: func(ctx context.Context) error {
+			return errors.Join(m.startControllers(ctx), m.revokeUpstreamAgents(ctx))
+		}},
+	)); err != nil {
+		return err
+	}
+	return m.refuse(m.left)
+}
+
+// checkBack refuses to begin with objects that the CustomResourceDefinitions would refuse, while nothing has changed yet.
+func (m *migration) checkBack(ctx context.Context) error {
+	_, findings, err := m.copyFromServer(ctx, metav1.DryRunAll)
+	if err != nil {
+		return err
+	}
+	// The copy reports the others.
+	return m.refuse(slices.DeleteFunc(findings, func(f cli.Finding) bool { return f.State != cli.StateBad }))
+}
+
+// stopServer stops the server, so that its watches end and clients read the CustomResourceDefinitions. Its data stay.
+func (m *migration) stopServer(ctx context.Context) error {
+	if err := cli.Persist(ctx, func(ctx context.Context) error {
+		_, err := m.changeDeployment(ctx, manifests.HubNamespace, manifests.ServerName, func(deployment *appsv1.Deployment) (bool, error) {
+			runs := ptr.Deref(deployment.Spec.Replicas, 1) > 0
+			deployment.Spec.Replicas = ptr.To[int32](0)
+			return runs, nil
+		})
+		return err
+	}); apierrors.IsNotFound(err) {
+		m.Say("the server does not run on the hub: stop it, so that clients notice that it no longer serves")
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return cli.Poll(ctx, func(ctx context.Context) (string, error) {
+		pods, err := m.Kube.CoreV1().Pods(manifests.HubNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + manifests.ServerName})
+		if err != nil || len(pods.Items) == 0 {
+			return "", err
+		}
+		return fmt.Sprintf("%d Pods of the server run", len(pods.Items)), nil
+	})
+}
 
 // copyFromServer makes the objects of the CustomResourceDefinitions equal to the objects of the server. Objects that a
 // CustomResourceDefinition does not have yet get a new UID there. It returns what the CustomResourceDefinitions
 // cannot store.
-func (m *migration) copyFromServer(ctx context.Context, dryRun bool) (map[string]int, []finding, error) {
-	c := &copying{migration: m, uids: map[types.UID]types.UID{}, permissions: map[types.UID]*unstructured.Unstructured{}, counts: map[string]int{}}
-	if dryRun {
-		c.dryRun = []string{metav1.DryRunAll}
-	}
+func (m *migration) copyFromServer(ctx context.Context, dryRun ...string) (map[string]int, []cli.Finding, error) {
+	c := &copying{migration: m, dryRun: dryRun, uids: map[types.UID]types.UID{}, permissions: map[types.UID]*unstructured.Unstructured{}, counts: map[string]int{}}
 	for _, kind := range m.kinds {
 		if err := c.copyKind(ctx, kind); err != nil {
 			return nil, nil, err
 		}
 	}
-	slices.SortFunc(c.findings, func(a, b finding) int { return strings.Compare(a.Subject, b.Subject) })
+	sortBySubject(c.findings)
 	return c.counts, c.findings, nil
 }
 
@@ -52,36 +125,36 @@ type copying struct {
 	// permissions are the ClusterPermissions by their UIDs in the server.
 	permissions map[types.UID]*unstructured.Unstructured
 	counts      map[string]int
-	findings    []finding
+	findings    []cli.Finding
 }
 
-func (c *copying) copyKind(ctx context.Context, kind *customKind) error {
-	served, err := listAll(ctx, c.client, kind.served())
+func (c *copying) copyKind(ctx context.Context, kind *handover.CustomKind) error {
+	served, err := handover.ListAll(ctx, c.Dynamic, kind.Served())
 	if err != nil {
 		return err
 	}
-	kept, err := listAll(ctx, c.client, kind.kept())
+	kept, err := handover.ListAll(ctx, c.Dynamic, kind.Kept())
 	if err != nil {
 		return err
 	}
-	c.counts[kind.kind] = len(served)
+	c.counts[kind.Name] = len(served)
 	wanted := map[string]*unstructured.Unstructured{}
 	for name, object := range served {
 		wanted[name] = c.rewrite(kind, object)
 	}
-	switch kind.kind {
-	case "ClusterPermission":
+	switch kind.Name {
+	case handover.KindClusterPermission:
 		for _, object := range served {
 			c.permissions[object.GetUID()] = object
 		}
 		c.withdrawPending(wanted)
-	case "ManifestWork":
+	case handover.KindManifestWork:
 		if err := c.addSuccessors(ctx, wanted); err != nil {
 			return err
 		}
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(copyWorkers)
+	group.SetLimit(handover.CopyWorkers)
 	for name, object := range wanted {
 		group.Go(func() error { return c.copyObject(ctx, kind, served[name], object, kept[name]) })
 	}
@@ -101,7 +174,7 @@ func (c *copying) withdrawPending(wanted map[string]*unstructured.Unstructured) 
 		if approval["pending"] == nil {
 			continue
 		}
-		c.report(warning(display(object), "the change that waits for approval is not copied", "approve it, or apply it after the migration"))
+		c.report(cli.Warning(manifests.Display(object), "the change that waits for approval is not copied", "approve it, or apply it after the migration"))
 		if spec, delivered, _ := unstructured.NestedMap(approval, "delivered", "spec"); delivered {
 			object.Object["spec"] = spec
 		} else {
@@ -110,75 +183,46 @@ func (c *copying) withdrawPending(wanted map[string]*unstructured.Unstructured) 
 	}
 }
 
+// writtenMetadata is the metadata that users and controllers write.
+var writtenMetadata = []string{"labels", "annotations", "finalizers", "ownerReferences"}
+
 // rewrite returns an object of the server as its CustomResourceDefinition stores it. Owners have been copied before.
-func (c *copying) rewrite(kind *customKind, object *unstructured.Unstructured) *unstructured.Unstructured {
-	out := &unstructured.Unstructured{Object: map[string]any{}}
-	for key, value := range object.DeepCopy().Object {
-		if key != "metadata" {
-			out.Object[key] = value
+func (c *copying) rewrite(kind *handover.CustomKind, object *unstructured.Unstructured) *unstructured.Unstructured {
+	out := object.DeepCopy()
+	metadata := map[string]any{}
+	for _, field := range append([]string{"namespace", "name"}, writtenMetadata...) {
+		if value, found, _ := unstructured.NestedFieldNoCopy(out.Object, "metadata", field); found {
+			metadata[field] = value
 		}
 	}
-	out.SetAPIVersion(schema.GroupVersion{Group: kind.resource.Group, Version: keptVersion}.String())
-	out.SetNamespace(object.GetNamespace())
-	out.SetName(object.GetName())
-	out.SetLabels(object.GetLabels())
-	annotations := object.GetAnnotations()
-	for _, annotation := range serverAnnotations {
-		delete(annotations, annotation)
-	}
-	out.SetAnnotations(annotations)
-	out.SetFinalizers(object.GetFinalizers())
-	owners := object.GetOwnerReferences()
-	for i := range owners {
-		if uid, copied := c.uids[owners[i].UID]; copied {
-			owners[i].UID = uid
+	out.Object["metadata"] = metadata
+	out.SetAPIVersion(kind.Kept().GroupVersion().String())
+	// It has a meaning only for the server.
+	unstructured.RemoveNestedField(out.Object, "metadata", "annotations", rbacv1alpha1.DeliveredAnnotation)
+	if owners := out.GetOwnerReferences(); len(owners) > 0 {
+		for i := range owners {
+			if uid, copied := c.uids[owners[i].UID]; copied {
+				owners[i].UID = uid
+			}
 		}
-	}
-	if len(owners) > 0 {
 		out.SetOwnerReferences(owners)
 	}
 	return out
 }
 
 // copyObject creates or updates an object of a CustomResourceDefinition. served is nil for a successor.
-func (c *copying) copyObject(ctx context.Context, kind *customKind, served, wanted, kept *unstructured.Unstructured) error {
-	client := c.client.Resource(kind.kept()).Namespace(wanted.GetNamespace())
-	stored := kept
-	err := persist(ctx, func(ctx context.Context) (err error) {
-		switch {
-		case kept == nil:
-			stored, err = client.Create(ctx, wanted, metav1.CreateOptions{DryRun: c.dryRun, FieldManager: fieldManager})
-			if apierrors.IsAlreadyExists(err) {
-				stored, err = client.Get(ctx, wanted.GetName(), metav1.GetOptions{})
-			}
-		case !sameObject(wanted, kept):
-			update := wanted.DeepCopy()
-			update.SetUID(kept.GetUID())
-			update.SetResourceVersion(kept.GetResourceVersion())
-			stored, err = client.Update(ctx, update, metav1.UpdateOptions{DryRun: c.dryRun, FieldManager: fieldManager})
-		}
-		return err
-	})
-	var lost []string
-	if err == nil {
-		lost = notStatus(differences(withoutServerFields(wanted.Object), comparable(stored.Object)))
-		// A dry run stores nothing whose status could be written.
-		if kind.hasStatus() && (kept != nil || len(c.dryRun) == 0) {
-			if stored, err = c.copyStatus(ctx, kind, wanted, stored); err == nil {
-				lost = append(lost, differences(map[string]any{"status": withoutServerFields(wanted.Object)["status"]}, stored.Object)...)
-			}
-		}
-	}
+func (c *copying) copyObject(ctx context.Context, kind *handover.CustomKind, served, wanted, kept *unstructured.Unstructured) error {
+	stored, lost, err := c.store(ctx, kind, wanted, kept)
 	// The namespace may be missing or being deleted.
-	if refused(err) || apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
-		c.report(bad(display(wanted), err.Error(), "change or delete the object"))
+	if handover.Refused(err) || apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+		c.report(cli.Bad(manifests.Display(wanted), err.Error(), "change or delete the object"))
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("copy %s: %w", display(wanted), err)
+		return fmt.Errorf("copy %s: %w", manifests.Display(wanted), err)
 	}
 	if len(lost) > 0 {
-		c.report(warning(display(wanted), "its CustomResourceDefinition does not store "+strings.Join(lost[:min(len(lost), maxListed)], ", "), ""))
+		c.report(cli.Warning(manifests.Display(wanted), "its CustomResourceDefinition does not store "+cli.Some(lost), ""))
 	}
 	if served == nil {
 		return nil
@@ -189,167 +233,109 @@ func (c *copying) copyObject(ctx context.Context, kind *customKind, served, want
 		c.mu.Unlock()
 	}
 	if served.GetDeletionTimestamp() != nil && stored.GetDeletionTimestamp() == nil {
-		err := client.Delete(ctx, stored.GetName(), metav1.DeleteOptions{DryRun: c.dryRun, PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("delete %s: %w", display(wanted), err)
+		err := c.kept(kind, wanted).Delete(ctx, stored.GetName(), metav1.DeleteOptions{DryRun: c.dryRun, PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)})
+		if cli.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete %s: %w", manifests.Display(wanted), err)
 		}
 	}
 	return nil
 }
 
-// notStatus returns the paths outside of the status.
-func notStatus(paths []string) []string {
-	return slices.DeleteFunc(paths, func(path string) bool { return strings.HasPrefix(path, ".status") })
-}
-
-func (c *copying) copyStatus(ctx context.Context, kind *customKind, wanted, stored *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	if len(differences(wanted.Object["status"], stored.Object["status"])) == 0 && len(differences(stored.Object["status"], wanted.Object["status"])) == 0 {
-		return stored, nil
-	}
-	update := stored.DeepCopy()
-	update.SetAPIVersion(wanted.GetAPIVersion())
-	if wanted.Object["status"] == nil {
-		delete(update.Object, "status")
-	} else {
-		update.Object["status"] = wanted.Object["status"]
-	}
-	err := persist(ctx, func(ctx context.Context) (err error) {
-		stored, err = c.client.Resource(kind.kept()).Namespace(wanted.GetNamespace()).UpdateStatus(ctx, update, metav1.UpdateOptions{DryRun: c.dryRun, FieldManager: fieldManager})
+// store writes an object and its status. It returns the stored object, and the paths of what it does not contain.
+func (c *copying) store(ctx context.Context, kind *handover.CustomKind, wanted, kept *unstructured.Unstructured) (stored *unstructured.Unstructured, lost []string, err error) {
+	client := c.kept(kind, wanted)
+	stored = kept
+	if err := cli.Persist(ctx, func(ctx context.Context) (err error) {
+		switch {
+		case kept == nil:
+			stored, err = client.Create(ctx, wanted, metav1.CreateOptions{DryRun: c.dryRun, FieldManager: cli.FieldManager})
+			if apierrors.IsAlreadyExists(err) {
+				stored, err = client.Get(ctx, wanted.GetName(), metav1.GetOptions{})
+			}
+		case !handover.Equal(written(wanted), written(kept)):
+			update := wanted.DeepCopy()
+			update.SetUID(kept.GetUID())
+			update.SetResourceVersion(kept.GetResourceVersion())
+			stored, err = client.Update(ctx, update, metav1.UpdateOptions{DryRun: c.dryRun, FieldManager: cli.FieldManager})
+		}
 		return err
-	})
-	return stored, err
+	}); err != nil {
+		return nil, nil, err
+	}
+	lost = handover.Differences(withoutStatus(wanted), handover.Comparable(stored.Object))
+	// A dry run stores nothing whose status could be written.
+	if !kind.HasStatus() || kept == nil && len(c.dryRun) > 0 {
+		return stored, lost, nil
+	}
+	if !handover.Equal(wanted.Object["status"], stored.Object["status"]) {
+		update := stored.DeepCopy()
+		update.SetAPIVersion(wanted.GetAPIVersion())
+		if delete(update.Object, "status"); wanted.Object["status"] != nil {
+			update.Object["status"] = wanted.Object["status"]
+		}
+		if err := cli.Persist(ctx, func(ctx context.Context) (err error) {
+			stored, err = client.UpdateStatus(ctx, update, metav1.UpdateOptions{DryRun: c.dryRun, FieldManager: cli.FieldManager})
+			return err
+		}); err != nil {
+			return nil, nil, err
+		}
+	}
+	return stored, append(lost, handover.Differences(statusOfBoth(wanted), stored.Object)...), nil
 }
 
-func (c *copying) report(f finding) {
+func (c *copying) kept(kind *handover.CustomKind, object *unstructured.Unstructured) dynamic.ResourceInterface {
+	return c.Dynamic.Resource(kind.Kept()).Namespace(object.GetNamespace())
+}
+
+func (c *copying) report(f cli.Finding) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.findings = append(c.findings, f)
 }
 
-// withoutServerFields returns an object without what only the server reports.
-func withoutServerFields(object map[string]any) map[string]any {
-	out := comparable(object)
-	status, ok := out["status"].(map[string]any)
-	if !ok {
-		return out
-	}
+// written returns the spec of an object and the metadata that users and controllers write.
+func written(object *unstructured.Unstructured) map[string]any {
+	out := withoutStatus(object)
+	metadata, _ := object.Object["metadata"].(map[string]any)
+	metadata = maps.Clone(metadata)
+	maps.DeleteFunc(metadata, func(field string, _ any) bool { return !slices.Contains(writtenMetadata, field) })
+	out["metadata"] = metadata
+	return out
+}
+
+func withoutStatus(object *unstructured.Unstructured) map[string]any {
+	out := handover.Comparable(object.Object)
+	delete(out, "status")
+	return out
+}
+
+// statusOfBoth returns the status of an object of the server without what only the server reports.
+func statusOfBoth(object *unstructured.Unstructured) map[string]any {
+	status, _ := object.Object["status"].(map[string]any)
 	status = maps.Clone(status)
 	for _, field := range []string{"acceptance", "executorChoice", "approval", "clusters", "serviceAccountRef"} {
 		delete(status, field)
 	}
-	out["status"] = status
-	return out
+	return map[string]any{"status": status}
 }
 
-// sameObject reports whether two objects have the same spec and the metadata that users and controllers write.
-func sameObject(a, b *unstructured.Unstructured) bool {
-	parts := func(object *unstructured.Unstructured) map[string]any {
-		out := comparable(object.Object)
-		delete(out, "status")
-		metadata := map[string]any{}
-		for _, field := range []string{"labels", "annotations", "finalizers", "ownerReferences"} {
-			if value, found, _ := unstructured.NestedFieldNoCopy(object.Object, "metadata", field); found {
-				metadata[field] = value
-			}
-		}
-		out["metadata"] = metadata
-		return out
-	}
-	return len(differences(parts(a), parts(b))) == 0 && len(differences(parts(b), parts(a))) == 0
-}
-
-// removeKept removes an object that the server does not have any more. Its controllers finished with it there.
-func (c *copying) removeKept(ctx context.Context, kind *customKind, kept *unstructured.Unstructured) error {
-	client := c.client.Resource(kind.kept()).Namespace(kept.GetNamespace())
-	err := persist(ctx, func(ctx context.Context) error {
+// removeKept removes an object that the server no longer has. Its controllers finished with it there.
+func (c *copying) removeKept(ctx context.Context, kind *handover.CustomKind, kept *unstructured.Unstructured) error {
+	client := c.kept(kind, kept)
+	err := cli.Persist(ctx, func(ctx context.Context) error {
 		if len(kept.GetFinalizers()) > 0 {
-			_, err := client.Patch(ctx, kept.GetName(), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{DryRun: c.dryRun})
-			if err != nil {
+			if _, err := client.Patch(ctx, kept.GetName(), types.MergePatchType, withoutFinalizers, metav1.PatchOptions{DryRun: c.dryRun}); err != nil {
 				return err
 			}
 		}
 		return client.Delete(ctx, kept.GetName(), metav1.DeleteOptions{DryRun: c.dryRun, PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)})
 	})
-	if refused(err) {
-		c.report(bad(display(kept), "the server does not have it, and it cannot be removed: "+err.Error(), "correct the object in version "+keptVersion))
+	if handover.Refused(err) {
+		c.report(cli.Bad(manifests.Display(kept), "the server does not have it, and it cannot be removed: "+err.Error(), "correct the object in version "+handover.KeptVersion))
 		return nil
 	}
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("remove %s: %w", display(kept), err)
+	if cli.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("remove %s: %w", manifests.Display(kept), err)
 	}
 	return nil
-}
-
-// accountSecrets calls change with each Secret of a ManagedServiceAccount and its owner references. The hub keeps
-// what change returns.
-func (m *migration) accountSecrets(ctx context.Context, change func(secret *metav1.PartialObjectMetadata) []metav1.OwnerReference) error {
-	secrets, err := m.metadata.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).List(ctx, metav1.ListOptions{LabelSelector: accountLabel + "=true"})
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for i := range secrets.Items {
-		secret := &secrets.Items[i]
-		owners := change(secret)
-		if slices.EqualFunc(owners, secret.OwnerReferences, func(a, b metav1.OwnerReference) bool { return a.UID == b.UID }) {
-			continue
-		}
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"ownerReferences": owners, "resourceVersion": secret.ResourceVersion}})
-		if err != nil {
-			return err
-		}
-		_, err = m.metadata.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace(secret.Namespace).
-			Patch(ctx, secret.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
-		if err != nil && !apierrors.IsNotFound(err) {
-			errs = append(errs, fmt.Errorf("secret/%s in %s: %w", secret.Name, secret.Namespace, err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func isAccount(owner metav1.OwnerReference) bool { return owner.Kind == "ManagedServiceAccount" }
-
-// detachSecrets removes the owners of Secrets whose account has another UID in the CustomResourceDefinition. Otherwise
-// the hub's garbage collector would delete the Secrets when it sees the account with that UID.
-func (m *migration) detachSecrets(ctx context.Context) error {
-	accounts, err := m.keptAccounts(ctx, func(kind *customKind) schema.GroupVersionResource { return kind.kept() })
-	if err != nil || accounts == nil {
-		return err
-	}
-	return m.accountSecrets(ctx, func(secret *metav1.PartialObjectMetadata) []metav1.OwnerReference {
-		account := accounts[secret.Namespace+"/"+secret.Name]
-		return slices.DeleteFunc(slices.Clone(secret.OwnerReferences), func(owner metav1.OwnerReference) bool {
-			return isAccount(owner) && account != nil && account.GetUID() != owner.UID
-		})
-	})
-}
-
-// attachSecrets makes the accounts of the CustomResourceDefinition the owners of their Secrets.
-func (m *migration) attachSecrets(ctx context.Context) error {
-	accounts, err := m.keptAccounts(ctx, func(kind *customKind) schema.GroupVersionResource { return kind.served() })
-	if err != nil || accounts == nil {
-		return err
-	}
-	return m.accountSecrets(ctx, func(secret *metav1.PartialObjectMetadata) []metav1.OwnerReference {
-		account := accounts[secret.Namespace+"/"+secret.Name]
-		if account == nil || slices.ContainsFunc(secret.OwnerReferences, isAccount) {
-			return secret.OwnerReferences
-		}
-		return append(slices.Clone(secret.OwnerReferences), metav1.OwnerReference{
-			APIVersion: account.GetAPIVersion(), Kind: account.GetKind(), Name: account.GetName(), UID: account.GetUID(),
-		})
-	})
-}
-
-func (m *migration) keptAccounts(ctx context.Context, resource func(*customKind) schema.GroupVersionResource) (map[string]*unstructured.Unstructured, error) {
-	for _, kind := range m.kinds {
-		if kind.kind == "ManagedServiceAccount" {
-			return listAll(ctx, m.client, resource(kind))
-		}
-	}
-	return nil, nil
-}
-
-func refused(err error) bool {
-	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
 }

@@ -1,4 +1,4 @@
-package clusteradm
+package program
 
 import (
 	"context"
@@ -15,17 +15,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
+
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
 )
 
-// installedProgram is a Deployment that a cluster has, whatever installed it.
-type installedProgram struct {
-	deployment *appsv1.Deployment
-	container  *corev1.Container
-	arguments  []argument
+// Installed is a Deployment that a cluster has, whatever installed it.
+type Installed struct {
+	*appsv1.Deployment
+	container *corev1.Container
+	arguments []argument
 }
 
-// readProgram returns the Deployment of a program, or nil if it does not exist.
-func readProgram(ctx context.Context, kube kubernetes.Interface, namespace, name, container string) (*installedProgram, error) {
+// Read returns the Deployment of a program, or nil if it does not exist.
+func Read(ctx context.Context, kube kubernetes.Interface, namespace, name, container string) (*Installed, error) {
 	deployment, err := kube.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -33,24 +36,37 @@ func readProgram(ctx context.Context, kube kubernetes.Interface, namespace, name
 	if err != nil {
 		return nil, fmt.Errorf("the Deployment %s in %s: %w", name, namespace, err)
 	}
+	return newInstalled(deployment, container)
+}
+
+// In returns a program in manifests.
+func In(objects []*unstructured.Unstructured, name, container string) (*Installed, error) {
+	deployment := &appsv1.Deployment{}
+	if _, err := manifests.Find(objects, manifests.KindDeployment, name, deployment); err != nil {
+		return nil, err
+	}
+	return newInstalled(deployment, container)
+}
+
+func newInstalled(deployment *appsv1.Deployment, container string) (*Installed, error) {
 	containers := deployment.Spec.Template.Spec.Containers
 	at := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == container })
 	if at < 0 {
-		return nil, fmt.Errorf("the Deployment %s in %s has no container %s: change it by the means that installed it", name, namespace, container)
+		return nil, fmt.Errorf("the Deployment %s in %s has no container %s: change it by the means that installed it", deployment.Name, deployment.Namespace, container)
 	}
-	return &installedProgram{deployment, &containers[at], parseArguments(containers[at].Args)}, nil
+	return &Installed{deployment, &containers[at], parseArguments(containers[at].Args)}, nil
 }
 
-// image returns the image of the program, or "" if the program is not installed.
-func (p *installedProgram) image() string {
+// Image returns the image of the program, or "" if the program is not installed.
+func (p *Installed) Image() string {
 	if p == nil {
 		return ""
 	}
 	return p.container.Image
 }
 
-// values returns the values of a flag, one for each time that it is set.
-func (p *installedProgram) values(names ...string) []string {
+// Values returns the values of flags, one for each time that they are set.
+func (p *Installed) Values(names ...string) []string {
 	var out []string
 	for _, a := range p.arguments {
 		if slices.Contains(names, a.name) {
@@ -60,18 +76,18 @@ func (p *installedProgram) values(names ...string) []string {
 	return out
 }
 
-// value returns the value of a flag, or fallback if it is not set.
-func (p *installedProgram) value(name, fallback string) string {
-	if values := p.values(name); len(values) > 0 {
+// Value returns the value of a flag, or fallback if it is not set.
+func (p *Installed) Value(name, fallback string) string {
+	if values := p.Values(name); len(values) > 0 {
 		return values[len(values)-1]
 	}
 	return fallback
 }
 
-// list returns the items of a flag whose values are separated by commas.
-func (p *installedProgram) list(names ...string) []string {
+// List returns the items of flags whose values are separated by commas.
+func (p *Installed) List(names ...string) []string {
 	var out []string
-	for _, value := range p.values(names...) {
+	for _, value := range p.Values(names...) {
 		items, err := csv.NewReader(strings.NewReader(value)).Read()
 		if err != nil {
 			items = []string{value}
@@ -79,6 +95,23 @@ func (p *installedProgram) list(names ...string) []string {
 		out = append(out, items...)
 	}
 	return out
+}
+
+// ReplicasChange returns a reason to confirm manifests that change the number of replicas of the program.
+func (p *Installed) ReplicasChange(objects []*unstructured.Unstructured, what string) []string {
+	var manifest appsv1.Deployment
+	if _, err := manifests.Find(objects, manifests.KindDeployment, p.Name, &manifest); err != nil {
+		return nil
+	}
+	if from, to := p.Spec.Replicas, ptr.Deref(manifest.Spec.Replicas, 1); from != nil && *from != to {
+		return []string{fmt.Sprintf("the replicas of the %s change from %d to %d", what, *from, to)}
+	}
+	return nil
+}
+
+// Unreadable returns the error for an argument that another command or person has written.
+func (p *Installed) Unreadable(flag string, err error) error {
+	return fmt.Errorf("the Deployment %s in %s has --%s=%s: %w", p.Name, p.Namespace, flag, cli.Printable(p.Value(flag, "")), err)
 }
 
 // argument is a flag of a program with its value, or another word.
@@ -103,10 +136,10 @@ func parseArguments(words []string) []argument {
 	return out
 }
 
-// gatesFlag and runtimeConfigFlag are the flags whose values add up: a change of one feature gate keeps the others.
+// RuntimeConfigFlag and gatesFlag are the flags whose values add up: a change of one feature gate keeps the others.
 const (
+	RuntimeConfigFlag = "runtime-config"
 	gatesFlag         = "feature-gates"
-	runtimeConfigFlag = "runtime-config"
 )
 
 // mergeArguments returns the arguments of an installed program after a change of its settings. before and after are the
@@ -126,7 +159,7 @@ func mergeArguments(installed []argument, before, after, optional []string) []st
 	var out []string
 	for _, a := range installed {
 		has[a.name] = true
-		addsUp := a.name == gatesFlag || a.name == runtimeConfigFlag
+		addsUp := a.name == gatesFlag || a.name == RuntimeConfigFlag
 		if changes(a.name) && (!addsUp || slices.Contains(old[a.name], a.value)) {
 			continue
 		}
@@ -140,51 +173,30 @@ func mergeArguments(installed []argument, before, after, optional []string) []st
 	return out
 }
 
-// keep changes the Deployment of a program in objects, the manifests for the new settings, to the installed one with the
-// difference from the manifests for the installed settings.
-func (p *installedProgram) keep(objects, installed []*unstructured.Unstructured, resources *resourceSettings, optional []string) error {
-	before, _, err := deploymentIn(installed, p.deployment.Name)
+// Keep changes the Deployment of a program in objects, the manifests for the new settings, to the installed one with the
+// difference from the manifests for the installed settings. An argument in optional is not added if nothing changes it.
+func (p *Installed) Keep(objects, installed []*unstructured.Unstructured, changes *Resources, optional []string) error {
+	var before, after appsv1.Deployment
+	if _, err := manifests.Find(installed, manifests.KindDeployment, p.Name, &before); err != nil {
+		return err
+	}
+	manifest, err := manifests.Find(objects, manifests.KindDeployment, p.Name, &after)
 	if err != nil {
 		return err
 	}
-	after, manifest, err := deploymentIn(objects, p.deployment.Name)
+	resources, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&p.container.Resources)
 	if err != nil {
 		return err
 	}
-	kept := p.container.Resources.DeepCopy()
-	if err := resources.change(kept); err != nil {
+	args := mergeArguments(p.arguments, before.Spec.Template.Spec.Containers[0].Args, after.Spec.Template.Spec.Containers[0].Args, optional)
+	if err := manifests.ChangeContainer(objects, p.Name, func(container map[string]any) {
+		container["args"], container["resources"] = manifests.Args(args...), resources
+		changes.Set(container)
+	}); err != nil {
 		return err
 	}
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(kept)
-	if err != nil {
-		return err
-	}
-	var args []any
-	for _, arg := range mergeArguments(p.arguments, before.Spec.Template.Spec.Containers[0].Args, after.Spec.Template.Spec.Containers[0].Args, optional) {
-		args = append(args, arg)
-	}
-	containers, _, err := unstructured.NestedSlice(manifest.Object, "spec", "template", "spec", "containers")
-	if err != nil {
-		return err
-	}
-	container, _ := containers[0].(map[string]any)
-	container["args"], container["resources"] = args, fields
-	if err := unstructured.SetNestedSlice(manifest.Object, containers, "spec", "template", "spec", "containers"); err != nil {
-		return err
-	}
-	if replicas := p.deployment.Spec.Replicas; replicas != nil && ptr.Equal(before.Spec.Replicas, after.Spec.Replicas) {
+	if replicas := p.Spec.Replicas; replicas != nil && ptr.Equal(before.Spec.Replicas, after.Spec.Replicas) {
 		return unstructured.SetNestedField(manifest.Object, int64(*replicas), "spec", "replicas")
 	}
 	return nil
-}
-
-// deploymentIn returns the manifest of a Deployment, and the same with a type.
-func deploymentIn(objects []*unstructured.Unstructured, name string) (*appsv1.Deployment, *unstructured.Unstructured, error) {
-	for _, object := range objects {
-		if object.GetKind() == kindDeployment && object.GetName() == name {
-			deployment := &appsv1.Deployment{}
-			return deployment, object, fromUnstructured(object, deployment)
-		}
-	}
-	return nil, nil, fmt.Errorf("the manifests contain no Deployment %s", name)
 }

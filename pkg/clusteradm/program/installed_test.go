@@ -1,4 +1,4 @@
-package clusteradm
+package program
 
 import (
 	"slices"

@@ -1,17 +1,15 @@
-package clusteradm
+package rehome
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,49 +17,36 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/uuid"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/retry"
 
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
 	migrationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/migration/v1alpha1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/handover"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
 	"open-cluster-management.io/hub-apiserver/pkg/rehoming"
 )
 
-// adoptionState is the ConfigMap in the namespace of the server that records the adoption. With it, an interrupted
-// adoption continues.
-const adoptionState = "hub-adoption"
-
-// Keys of that ConfigMap, and the values of the last one.
+// Keys of the record of an adoption, and phases before the last one.
 const (
 	adoptionArchive = "archive"
-	adoptionEpoch   = "epoch"
 	adoptionTime    = "adopted-at"
-	adoptionPhase   = "phase"
 
 	phaseImporting = "Importing"
 	phaseRaising   = "RaisingEpoch"
 	phaseRaised    = "EpochRaised"
-	phaseDone      = "Done"
 )
 
 // adoption is the command clusteradm hub adopt.
 type adoption struct {
-	access  *genericclioptions.ConfigFlags
-	streams genericiooptions.IOStreams
-	dryRun  bool
+	cli.Environment
+	*cli.Clients
+	dryRun bool
 	// skip leaves out the objects that the hub refuses.
 	skip    bool
 	number  int64
 	timeout time.Duration
 
-	kube    kubernetes.Interface
-	client  dynamic.Interface
-	install *installer
 	archive *archive
 	// epoch is the epoch of this hub, and at the time of the adoption. They stay the same when the command is run again.
 	epoch rehoming.Epoch
@@ -77,8 +62,8 @@ type adoption struct {
 	offersRoles bool
 }
 
-func newHubAdopt(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
-	a := &adoption{access: access, streams: streams, timeout: 30 * time.Minute}
+func newAdopt(env cli.Environment) *cobra.Command {
+	a := &adoption{Environment: env, timeout: 30 * time.Minute}
 	command := &cobra.Command{
 		Use:   "adopt FILE",
 		Short: "Take over the clusters of a hub that is lost",
@@ -89,7 +74,7 @@ other hub returns. Objects on the managed clusters stay as they are. If the comm
   clusteradm hub adopt /backup/hub.gz --dry-run
   clusteradm hub adopt /backup/hub.gz`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(command *cobra.Command, args []string) error { return a.run(command.Context(), args[0]) },
+		RunE: cli.Within(&a.timeout, a.run),
 	}
 	flags := command.Flags()
 	flags.BoolVar(&a.dryRun, "dry-run", false, "Check everything and change nothing.")
@@ -99,33 +84,26 @@ other hub returns. Objects on the managed clusters stay as they are. If the comm
 	return command
 }
 
-func (a *adoption) say(format string, args ...any) { say(a.streams.Out, format, args...) }
-
-func (a *adoption) run(ctx context.Context, path string) error {
-	if a.timeout <= 0 {
-		return fmt.Errorf("--timeout must be more than 0, not %s", a.timeout)
-	}
+func (a *adoption) run(ctx context.Context, args []string) error {
 	// An epoch must be able to follow.
 	if a.number < 0 || a.number >= rehoming.MaxEpochNumber {
 		return fmt.Errorf("--epoch must be between 1 and %d, not %d", int64(rehoming.MaxEpochNumber-1), a.number)
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.timeout)
-	defer cancel()
 	var err error
-	if a.archive, err = readArchive(path); err != nil {
+	if a.archive, err = readArchive(args[0]); err != nil {
 		return err
 	}
 	if _, err := a.next(); err != nil {
 		return err
 	}
-	if err := a.connect(); err != nil {
+	if a.Clients, err = a.Connect(); err != nil {
 		return err
 	}
 	if err := a.resume(ctx); err != nil {
 		return err
 	}
-	if a.phase == phaseDone {
-		a.say("the hub has already adopted the clusters of this file, with epoch %d", a.epoch.Number)
+	if a.phase == handover.AdoptionDone {
+		a.Say("the hub has already adopted the clusters of this file, with epoch %d", a.epoch.Number)
 		return nil
 	}
 	findings, err := a.obstacles(ctx)
@@ -143,26 +121,26 @@ func (a *adoption) run(ctx context.Context, path string) error {
 		if err := a.check(ctx); err != nil {
 			return err
 		}
-		a.say("the adoption is possible, with epoch %d; nothing was changed", a.epoch.Number)
+		a.Say("the adoption is possible, with epoch %d; nothing was changed", a.epoch.Number)
 		return nil
 	}
-	finish := []step{
-		{"reserve the IAM identities of the clusters", a.claimRoles},
-		{"start the controllers of the server", func(ctx context.Context) error { return releaseControllers(ctx, a.kube) }},
-		{"record the end of the adoption", func(ctx context.Context) error { return a.record(ctx, phaseDone) }},
+	finish := []handover.Step{
+		{Name: "reserve the IAM identities of the clusters", Run: a.claimRoles},
+		{Name: "start the controllers of the server", Run: func(ctx context.Context) error { return handover.Release(ctx, a.Kube) }},
+		{Name: "record the end of the adoption", Run: func(ctx context.Context) error { return a.record(ctx, handover.AdoptionDone) }},
 	}
-	raise := append([]step{
-		{"raise the epoch", a.raise},
-		{"record that the epoch is raised", func(ctx context.Context) error { return a.record(ctx, phaseRaised) }},
+	raise := append([]handover.Step{
+		{Name: "raise the epoch", Run: a.raise},
+		{Name: "record that the epoch is raised", Run: func(ctx context.Context) error { return a.record(ctx, phaseRaised) }},
 	}, finish...)
-	steps := append([]step{
-		{"check all objects", a.check},
-		{"record the adoption", func(ctx context.Context) error { return a.record(ctx, phaseImporting) }},
-		{"stop the controllers of the server", func(ctx context.Context) error { return holdControllers(ctx, a.kube) }},
-		{"create namespaces", func(ctx context.Context) error { return a.createNamespaces(ctx, metav1.CreateOptions{}) }},
-		{"wait until all replicas have stopped", func(ctx context.Context) error { return waitNoticed(ctx, a.kube) }},
-		{"import the objects", a.importAll},
-		{"record that all objects are imported", func(ctx context.Context) error { return a.record(ctx, phaseRaising) }},
+	steps := append([]handover.Step{
+		{Name: "check all objects", Run: a.check},
+		{Name: "record the adoption", Run: func(ctx context.Context) error { return a.record(ctx, phaseImporting) }},
+		{Name: "stop the controllers of the server", Run: func(ctx context.Context) error { return handover.Hold(ctx, a.Kube) }},
+		{Name: "create namespaces", Run: func(ctx context.Context) error { return a.createNamespaces(ctx, metav1.CreateOptions{}) }},
+		{Name: "wait until all replicas have stopped", Run: func(ctx context.Context) error { return handover.WaitNoticed(ctx, a.Kube) }},
+		{Name: "import the objects", Run: a.importAll},
+		{Name: "record that all objects are imported", Run: func(ctx context.Context) error { return a.record(ctx, phaseRaising) }},
 	}, raise...)
 	// Once a cluster may have the epoch, agents and users work with this hub, and the file is outdated.
 	switch a.phase {
@@ -171,28 +149,11 @@ func (a *adoption) run(ctx context.Context, path string) error {
 	case phaseRaised:
 		steps = finish
 	}
-	if err := runSteps(ctx, a.streams.Out, "run the command again to continue", steps); err != nil {
+	if err := handover.RunSteps(ctx, a.Environment, "run the command again to continue", steps); err != nil {
 		return err
 	}
 	a.summarize()
 	return nil
-}
-
-func (a *adoption) connect() error {
-	config, err := clientConfig(a.access)
-	if err != nil {
-		return err
-	}
-	// A finding reports what the server does not store.
-	config.WarningHandler = rest.NoWarnings{}
-	if a.kube, err = kubernetes.NewForConfig(config); err != nil {
-		return err
-	}
-	if a.client, err = dynamic.NewForConfig(config); err != nil {
-		return err
-	}
-	a.install, err = newInstaller(config, a.streams.Out)
-	return err
 }
 
 // next returns the number of the epoch of this hub, which follows that of the exported hub.
@@ -223,57 +184,45 @@ func (a *adoption) resume(ctx context.Context) error {
 	}
 	a.epoch = rehoming.Epoch{Number: number, Hub: string(uuid.NewUUID())}
 	a.at = time.Now().UTC().Truncate(time.Second)
-	state, err := a.kube.CoreV1().ConfigMaps(hubNamespace).Get(ctx, adoptionState, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
+	state, err := a.Kube.CoreV1().ConfigMaps(manifests.HubNamespace).Get(ctx, handover.AdoptionState, metav1.GetOptions{})
 	if err != nil {
-		return err
+		return cli.IgnoreNotFound(err)
 	}
 	if id := state.Data[adoptionArchive]; id != a.archive.header.ID {
-		return fmt.Errorf("the hub adopts or has adopted the clusters of another file, with ID %s, not %s: continue with that file, or use another hub", printable(id), a.archive.header.ID)
+		return fmt.Errorf("the hub adopts or has adopted the clusters of another file, with ID %s, not %s: continue with that file, or use another hub", cli.Printable(id), a.archive.header.ID)
 	}
-	if a.epoch, err = rehoming.ParseEpoch(state.Data[adoptionEpoch]); err != nil {
-		return fmt.Errorf("ConfigMap %s in %s: %w", adoptionState, hubNamespace, err)
+	if a.epoch, err = rehoming.ParseEpoch(state.Data[handover.AdoptionEpoch]); err != nil {
+		return fmt.Errorf("ConfigMap %s in %s: %w", handover.AdoptionState, manifests.HubNamespace, err)
 	}
 	if a.number != 0 && a.number != a.epoch.Number {
 		return fmt.Errorf("--epoch cannot change once an adoption has begun: it is %d", a.epoch.Number)
 	}
 	if a.epoch.Number < number {
-		return fmt.Errorf("ConfigMap %s in %s: agents would not obey this hub, because its epoch is %d, and must be at least %d", adoptionState, hubNamespace, a.epoch.Number, number)
+		return fmt.Errorf("ConfigMap %s in %s: agents would not obey this hub, because its epoch is %d, and must be at least %d", handover.AdoptionState, manifests.HubNamespace, a.epoch.Number, number)
 	}
 	if a.at, err = time.Parse(time.RFC3339, state.Data[adoptionTime]); err != nil {
-		return fmt.Errorf("ConfigMap %s in %s: %s: %w", adoptionState, hubNamespace, adoptionTime, err)
+		return fmt.Errorf("ConfigMap %s in %s: %s: %w", handover.AdoptionState, manifests.HubNamespace, adoptionTime, err)
 	}
-	a.phase = state.Data[adoptionPhase]
+	a.phase = state.Data[handover.AdoptionPhase]
 	return nil
-}
-
-// adoptionRuns reports whether an adoption has begun and not ended.
-func adoptionRuns(ctx context.Context, kube kubernetes.Interface) (bool, error) {
-	state, err := kube.CoreV1().ConfigMaps(hubNamespace).Get(ctx, adoptionState, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-		return false, nil
-	}
-	return err == nil && state.Data[adoptionPhase] != phaseDone, err
 }
 
 // record writes the state of the adoption.
 func (a *adoption) record(ctx context.Context, phase string) error {
-	client := a.kube.CoreV1().ConfigMaps(hubNamespace)
+	client := a.Kube.CoreV1().ConfigMaps(manifests.HubNamespace)
 	data := map[string]string{
-		adoptionArchive: a.archive.header.ID, adoptionEpoch: a.epoch.String(), adoptionTime: a.at.Format(time.RFC3339), adoptionPhase: phase,
+		adoptionArchive: a.archive.header.ID, handover.AdoptionEpoch: a.epoch.String(), adoptionTime: a.at.Format(time.RFC3339), handover.AdoptionPhase: phase,
 	}
-	return persist(ctx, func(ctx context.Context) error {
-		state, err := client.Get(ctx, adoptionState, metav1.GetOptions{})
+	return cli.Persist(ctx, func(ctx context.Context) error {
+		state, err := client.Get(ctx, handover.AdoptionState, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			_, err = client.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: adoptionState}, Data: data}, metav1.CreateOptions{})
+			_, err = client.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: handover.AdoptionState}, Data: data}, metav1.CreateOptions{})
 			return err
 		}
 		if err != nil {
 			return err
 		}
-		if state.Data[adoptionEpoch] != data[adoptionEpoch] {
+		if state.Data[handover.AdoptionEpoch] != data[handover.AdoptionEpoch] {
 			return errors.New("another process adopts clusters at the same time")
 		}
 		state.Data = data
@@ -283,25 +232,17 @@ func (a *adoption) record(ctx context.Context, phase string) error {
 }
 
 // obstacles returns what prevents an adoption.
-func (a *adoption) obstacles(ctx context.Context) ([]finding, error) {
-	var findings []finding
-	checked := sets.New[string]()
-	for _, version := range append(switchedVersions(), migrationv1alpha1.SchemeGroupVersion) {
-		name := apiServiceName(version)
-		if checked.Has(name) {
-			continue
-		}
-		checked.Insert(name)
-		service, err := a.client.Resource(apiServices).Get(ctx, name, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-			findings = append(findings, bad("APIService "+name, "it does not exist", "clusteradm init --wait"))
-		case err != nil:
+func (a *adoption) obstacles(ctx context.Context) ([]cli.Finding, error) {
+	var findings []cli.Finding
+	for _, version := range append(handover.SwitchedVersions(), migrationv1alpha1.SchemeGroupVersion) {
+		name := cli.APIServiceName(version)
+		service, err := a.Dynamic.Resource(cli.APIServices).Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			findings = append(findings, cli.Bad("APIService "+name, "it does not exist", "clusteradm init --wait"))
+		} else if err != nil {
 			return nil, err
-		default:
-			if reason := unavailable(service); reason != "" {
-				findings = append(findings, bad("APIService "+name, reason, "clusteradm doctor"))
-			}
+		} else if reason := cli.Unavailable(service); reason != "" {
+			findings = append(findings, cli.Bad("APIService "+name, reason, "clusteradm doctor"))
 		}
 	}
 	if len(findings) > 0 || a.phase != "" {
@@ -309,16 +250,15 @@ func (a *adoption) obstacles(ctx context.Context) ([]finding, error) {
 	}
 	var stored []*unstructured.Unstructured
 	requests := sets.New[string]()
-	for _, kind := range ExportedKinds() {
-		list, err := a.client.Resource(kind.Resource).List(ctx, metav1.ListOptions{})
+	for _, kind := range handover.Kinds {
+		objects, err := handover.ListAll(ctx, a.Dynamic, kind.Resource)
 		if err != nil {
-			return nil, fmt.Errorf("list %s: %w", kind.Resource.GroupResource(), err)
+			return nil, err
 		}
-		for i := range list.Items {
-			object := &list.Items[i]
+		for _, object := range objects {
 			switch {
-			case servedAnyway(kind.Kind, object.GetName()):
-			case kind.Kind == kindManagedCluster && onlyRequests(object):
+			case servedAnyway(kind.Name, object.GetName()):
+			case kind.Name == handover.KindManagedCluster && handover.OnlyRequests(object):
 				requests.Insert(string(object.GetUID()))
 			default:
 				stored = append(stored, object)
@@ -326,127 +266,118 @@ func (a *adoption) obstacles(ctx context.Context) ([]finding, error) {
 		}
 	}
 	for _, object := range stored {
-		if of, _, _ := unstructured.NestedString(object.Object, "spec", "managedClusterUID"); object.GetKind() == kindRegistration && requests.Has(of) {
-			continue
+		cluster, _, _ := unstructured.NestedString(object.Object, "spec", "managedClusterUID")
+		if object.GetKind() != handover.KindRegistration || !requests.Has(cluster) {
+			findings = append(findings, cli.Bad(manifests.Display(object), "the hub is not new", "use a hub without clusters, or delete the object"))
 		}
-		findings = append(findings, bad(display(object), "the hub is not new", "use a hub without clusters, or delete the object"))
 	}
 	return findings, nil
 }
 
-// onlyRequests reports whether a ManagedCluster was never accepted. Anybody with a bootstrap token creates such clusters, so
-// they do not show that the hub is in use. An adoption replaces those of its clusters.
-func onlyRequests(cluster *unstructured.Unstructured) bool {
-	for _, field := range [][]string{{"spec", "hubAcceptsClient"}, {"status", "acceptance", "accepted"}, {"status", "acceptance", "everAccepted"}} {
-		if yes, _, _ := unstructured.NestedBool(cluster.Object, field...); yes {
-			return false
-		}
-	}
-	return true
-}
-
 // servedAnyway reports whether the server creates an object itself.
 func servedAnyway(kind, name string) bool {
-	return kind == kindClusterSet && (name == clusterv1beta2.DefaultClusterSet || name == clusterv1beta2.GlobalClusterSet)
+	return kind == handover.KindClusterSet && (name == clusterv1beta2.DefaultClusterSet || name == clusterv1beta2.GlobalClusterSet)
 }
 
-func (a *adoption) refuse(findings []finding) error { return refuse(a.streams.Out, findings) }
+func (a *adoption) refuse(findings []cli.Finding) error {
+	return handover.Refuse(a.Environment, findings)
+}
 
 // plan prepares the objects of the file for this hub, and sorts them.
 func (a *adoption) plan() {
-	keys, drivers, decisions := map[string]string{}, map[string]string{}, map[string]string{}
-	known := map[types.UID]*unstructured.Unstructured{}
+	clusters, drivers := map[string]*unstructured.Unstructured{}, map[string]string{}
+	known := sets.New[types.UID]()
 	for _, object := range a.archive.objects {
-		known[object.GetUID()] = object
+		known.Insert(object.GetUID())
 		switch object.GetKind() {
-		case kindManagedCluster:
-			keys[object.GetName()] = claimOf(object, rehoming.KeyClaim)
-			decisions[object.GetName()], _, _ = unstructured.NestedString(object.Object, "status", "acceptance", "decidedAt")
-		case kindRegistration:
+		case handover.KindManagedCluster:
+			clusters[object.GetName()] = object
+		case handover.KindRegistration:
 			drivers[object.GetName()], _, _ = unstructured.NestedString(object.Object, "spec", "driver")
 		}
 	}
-	depths := map[types.UID]int{}
 	for _, object := range a.archive.objects {
-		// The hub does not have these owners, so its garbage collector would delete the object.
-		object.SetOwnerReferences(slices.DeleteFunc(object.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return known[owner.UID] == nil }))
-	}
-	var depthOf func(object *unstructured.Unstructured, above int) int
-	depthOf = func(object *unstructured.Unstructured, above int) int {
-		if depth, done := depths[object.GetUID()]; done {
-			return depth
-		}
-		depth := 0
-		for _, owner := range object.GetOwnerReferences() {
-			if above < len(ExportedKinds()) {
-				depth = max(depth, 1+depthOf(known[owner.UID], above+1))
-			}
-		}
-		depths[object.GetUID()] = depth
-		return depth
-	}
-	order := map[string]int{}
-	for i, kind := range ExportedKinds() {
-		order[kind.Kind] = i
-	}
-	waves := map[[2]int][]*unstructured.Unstructured{}
-	var unregistered []finding
-	for _, object := range a.archive.objects {
-		name := object.GetName()
 		object.SetResourceVersion("")
-		switch object.GetKind() {
-		case kindRegistration:
-			byRole := drivers[name] == string(registerv1alpha1.DriverAWSIRSA)
-			if byRole {
-				a.addRoles(object)
-			}
-			unstructured.RemoveNestedField(object.Object, "status")
-			annotations := object.GetAnnotations()
-			if annotations == nil {
-				annotations = map[string]string{}
-			}
-			annotations[rehoming.AdoptedAnnotation] = a.at.Format(time.RFC3339)
-			annotations[rehoming.DecisionAnnotation] = decisions[name]
-			delete(annotations, rehoming.KeyAnnotation)
-			if keys[name] != "" {
-				annotations[rehoming.KeyAnnotation] = keys[name]
-			} else if !byRole {
-				a.unproved = append(a.unproved, name)
-			}
-			object.SetAnnotations(annotations)
-		case kindManagedCluster:
-			if drivers[name] == "" && !onlyRequests(object) {
-				unregistered = append(unregistered, warning(display(object), "it is left out, because its registration is not in the file, so nothing shows which agent is its own", "join it again"))
-				continue
-			}
-			// No agent obeys this epoch. raise sets the right one when everything is imported.
-			setEpoch(object, rehoming.Epoch{Number: 0, Hub: a.epoch.Hub})
-		case kindClusterSet:
-			if servedAnyway(kindClusterSet, name) {
-				continue
-			}
+		// The hub does not have these owners, so its garbage collector would delete the object.
+		object.SetOwnerReferences(slices.DeleteFunc(object.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return !known.Has(owner.UID) }))
+		if object.GetKind() == handover.KindRegistration {
+			a.adopt(object, clusters[object.GetName()])
 		}
-		wave := [2]int{depthOf(object, 0), order[object.GetKind()]}
-		waves[wave] = append(waves[wave], object)
 	}
-	var sorted [][2]int
-	for wave := range waves {
-		sorted = append(sorted, wave)
-	}
-	slices.SortFunc(sorted, func(x, y [2]int) int { return slices.Compare(x[:], y[:]) })
-	for _, wave := range sorted {
-		a.waves = append(a.waves, waves[wave])
-	}
+	var unregistered []cli.Finding
+	objects := slices.DeleteFunc(slices.Clone(a.archive.objects), func(object *unstructured.Unstructured) bool {
+		if object.GetKind() != handover.KindManagedCluster {
+			return servedAnyway(object.GetKind(), object.GetName())
+		}
+		if drivers[object.GetName()] == "" && !handover.OnlyRequests(object) {
+			unregistered = append(unregistered, cli.Warning(manifests.Display(object), "it is left out, because its registration is not in the file, so nothing shows which agent is its own", "join it again"))
+			return true
+		}
+		// No agent obeys this epoch. raise sets the right one when everything is imported.
+		annotate(object, rehoming.EpochAnnotation, rehoming.Epoch{Number: 0, Hub: a.epoch.Hub}.String())
+		return false
+	})
 	_ = a.refuse(unregistered) // warnings are no error
+	a.waves = waves(objects)
 }
 
-func setEpoch(cluster *unstructured.Unstructured, epoch rehoming.Epoch) {
-	annotations := cluster.GetAnnotations()
+// adopt prepares a registration for this hub. cluster is its ManagedCluster, or nil.
+func (a *adoption) adopt(registration, cluster *unstructured.Unstructured) {
+	key, decision := "", ""
+	if cluster != nil {
+		key = claimOf(cluster, rehoming.KeyClaim)
+		decision, _, _ = unstructured.NestedString(cluster.Object, "status", "acceptance", "decidedAt")
+	}
+	driver, _, _ := unstructured.NestedString(registration.Object, "spec", "driver")
+	byRole := driver == string(registerv1alpha1.DriverAWSIRSA)
+	if byRole {
+		a.addRoles(registration)
+	}
+	unstructured.RemoveNestedField(registration.Object, "status")
+	unstructured.RemoveNestedField(registration.Object, "metadata", "annotations", rehoming.KeyAnnotation)
+	annotate(registration, rehoming.AdoptedAnnotation, a.at.Format(time.RFC3339))
+	annotate(registration, rehoming.DecisionAnnotation, decision)
+	if key != "" {
+		annotate(registration, rehoming.KeyAnnotation, key)
+	} else if !byRole {
+		a.unproved = append(a.unproved, registration.GetName())
+	}
+}
+
+func annotate(object *unstructured.Unstructured, name, value string) {
+	annotations := object.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[rehoming.EpochAnnotation] = epoch.String()
-	cluster.SetAnnotations(annotations)
+	annotations[name] = value
+	object.SetAnnotations(annotations)
+}
+
+// waves sorts objects into lists: owners before dependents, and then by kind. Anybody may write owner references, so a
+// long chain of owners is cut.
+func waves(objects []*unstructured.Unstructured) [][]*unstructured.Unstructured {
+	var out [][]*unstructured.Unstructured
+	for round := 0; len(objects) > 0; round++ {
+		left := sets.New[types.UID]()
+		for _, object := range objects {
+			left.Insert(object.GetUID())
+		}
+		ready := func(object *unstructured.Unstructured) bool {
+			return round == len(handover.Kinds) || !slices.ContainsFunc(object.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return left.Has(owner.UID) })
+		}
+		byKind := map[int][]*unstructured.Unstructured{}
+		for _, object := range objects {
+			if ready(object) {
+				i := slices.IndexFunc(handover.Kinds, func(kind handover.Kind) bool { return kind.Name == object.GetKind() })
+				byKind[i] = append(byKind[i], object)
+			}
+		}
+		for _, i := range slices.Sorted(maps.Keys(byKind)) {
+			out = append(out, byKind[i])
+		}
+		objects = slices.DeleteFunc(objects, ready)
+	}
+	return out
 }
 
 // claimOf returns the value of a claim of a ManagedCluster.
@@ -463,11 +394,11 @@ func claimOf(cluster *unstructured.Unstructured, name string) string {
 
 // check refuses namespaces and objects that the hub would refuse or change.
 func (a *adoption) check(ctx context.Context) error {
-	return errors.Join(a.createNamespaces(ctx, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}), a.importWaves(ctx, a.waves, true))
+	return errors.Join(a.createNamespaces(ctx, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}), a.importWaves(ctx, a.waves, metav1.DryRunAll))
 }
 
 func (a *adoption) importAll(ctx context.Context) error {
-	if err := a.importWaves(ctx, a.waves, false); err != nil {
+	if err := a.importWaves(ctx, a.waves); err != nil {
 		return err
 	}
 	for _, object := range a.archive.objects {
@@ -481,35 +412,22 @@ func (a *adoption) importAll(ctx context.Context) error {
 	for _, object := range slices.Concat(a.waves...) {
 		counts[object.GetKind()]++
 	}
-	for _, kind := range ExportedKinds() {
-		a.say("%6d %s", counts[kind.Kind], kind.Resource.GroupResource())
+	for _, kind := range handover.Kinds {
+		a.Say("%6d %s", counts[kind.Name], kind.Resource.GroupResource())
 	}
 	return nil
 }
 
 // copySet copies a ManagedClusterSet that the server has created itself.
 func (a *adoption) copySet(ctx context.Context, set *unstructured.Unstructured) error {
-	client := a.client.Resource(clusterv1beta2.SchemeGroupVersion.WithResource("managedclustersets"))
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		current, err := client.Get(ctx, set.GetName(), metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			created := set.DeepCopy()
-			unstructured.RemoveNestedField(created.Object, "status")
-			created.SetUID("")
-			_, err = client.Create(ctx, created, metav1.CreateOptions{})
-			return err
-		}
-		if err != nil {
-			return err
-		}
-		current.SetLabels(set.GetLabels())
-		current.SetAnnotations(set.GetAnnotations())
-		current.Object["spec"] = set.Object["spec"]
-		_, err = client.Update(ctx, current, metav1.UpdateOptions{})
-		return err
-	})
+	copied := manifests.Named(set.GetAPIVersion(), set.GetKind(), "", set.GetName())
+	copied.SetLabels(set.GetLabels())
+	copied.SetAnnotations(set.GetAnnotations())
+	copied.Object["spec"] = set.Object["spec"]
+	_, err := a.Dynamic.Resource(clusterv1beta2.SchemeGroupVersion.WithResource("managedclustersets")).
+		Apply(ctx, set.GetName(), copied, metav1.ApplyOptions{FieldManager: cli.FieldManager, Force: true})
 	if err != nil {
-		return fmt.Errorf("%s: %w", display(set), err)
+		return fmt.Errorf("%s: %w", manifests.Display(set), err)
 	}
 	return nil
 }
@@ -517,72 +435,54 @@ func (a *adoption) copySet(ctx context.Context, set *unstructured.Unstructured) 
 // raise gives all clusters the epoch of this hub, by which their agents obey it. It changes nothing else: agents and users
 // may already have changed the clusters, or deleted them.
 func (a *adoption) raise(ctx context.Context) error {
-	client := a.client.Resource(imports)
-	clusters := slices.DeleteFunc(slices.Clone(a.archive.objects), func(object *unstructured.Unstructured) bool { return object.GetKind() != kindManagedCluster })
-	return forEach(clusters, func(object *unstructured.Unstructured) error {
-		raised := importRequest(map[string]any{"epoch": map[string]any{"managedCluster": object.GetName(), "epoch": a.epoch.String()}})
-		err := persist(ctx, func(ctx context.Context) error {
-			_, err := client.Create(ctx, raised, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
-			return err
-		})
+	clusters := slices.DeleteFunc(slices.Clone(a.archive.objects), func(object *unstructured.Unstructured) bool { return object.GetKind() != handover.KindManagedCluster })
+	return cli.ForEach(clusters, func(object *unstructured.Unstructured) error {
+		_, err := handover.Import(ctx, a.Dynamic, map[string]any{"epoch": map[string]any{"managedCluster": object.GetName(), "epoch": a.epoch.String()}})
 		// If the hub does not forward the request, the cluster may exist.
 		if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", display(object), err)
+			return fmt.Errorf("%s: %w", manifests.Display(object), err)
 		}
 		return nil
 	})
 }
 
-func (a *adoption) importWaves(ctx context.Context, waves [][]*unstructured.Unstructured, dryRun bool) error {
-	var mu sync.Mutex
-	var findings []finding
+func (a *adoption) importWaves(ctx context.Context, waves [][]*unstructured.Unstructured, dryRun ...string) error {
+	var findings []cli.Finding
 	left, unregistered := sets.New[types.UID](), sets.New[string]()
 	// Without the adopted registration, the server would register the cluster like any other, and approve its first agent.
 	isLeft := func(object *unstructured.Unstructured) bool {
-		return left.Has(object.GetUID()) || object.GetKind() == kindManagedCluster && unregistered.Has(object.GetName())
+		return left.Has(object.GetUID()) || object.GetKind() == handover.KindManagedCluster && unregistered.Has(object.GetName())
 	}
 	for i := range waves {
 		waves[i] = slices.DeleteFunc(waves[i], isLeft)
-		group, ctx := errgroup.WithContext(ctx)
-		group.SetLimit(copyWorkers)
-		for _, object := range waves[i] {
-			group.Go(func() error {
-				problem, err := importObject(ctx, a.client, object, map[string]any{"object": object.Object, "adopt": true}, dryRun)
-				if err != nil || problem == "" {
-					return err
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				if a.skip {
-					cause := "it is left out: "
-					if object.GetKind() == kindRegistration {
-						cause = "it is left out with its ManagedCluster: "
-						unregistered.Insert(object.GetName())
-					}
-					findings = append(findings, warning(display(object), cause+problem, ""))
-					left.Insert(object.GetUID())
-					return nil
-				}
-				findings = append(findings, bad(display(object), problem, "use the release of the exported hub, change the object there and export again, or use --skip-refused"))
-				return nil
-			})
-		}
-		if err := group.Wait(); err != nil {
+		if err := handover.ImportObjects(ctx, a.Dynamic, waves[i], true, dryRun, func(object *unstructured.Unstructured, problem string) {
+			if !a.skip {
+				findings = append(findings, cli.Bad(manifests.Display(object), problem, "use the release of the exported hub, change the object there and export again, or use --skip-refused"))
+				return
+			}
+			cause := "it is left out: "
+			if object.GetKind() == handover.KindRegistration {
+				cause = "it is left out with its ManagedCluster: "
+				unregistered.Insert(object.GetName())
+			}
+			findings = append(findings, cli.Warning(manifests.Display(object), cause+problem, ""))
+			left.Insert(object.GetUID())
+		}); err != nil {
 			return err
 		}
 		waves[i] = slices.DeleteFunc(waves[i], isLeft)
 	}
-	slices.SortFunc(findings, func(x, y finding) int { return strings.Compare(x.Subject, y.Subject) })
+	slices.SortFunc(findings, func(x, y cli.Finding) int { return strings.Compare(x.Subject, y.Subject) })
 	return a.refuse(findings)
 }
 
 func (a *adoption) createNamespaces(ctx context.Context, options metav1.CreateOptions) error {
-	return forEach(a.archive.namespaces, func(namespace archivedNamespace) error {
-		err := persist(ctx, func(ctx context.Context) error {
-			_, err := a.kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+	return cli.ForEach(a.archive.namespaces, func(namespace archivedNamespace) error {
+		err := cli.Persist(ctx, func(ctx context.Context) error {
+			_, err := a.Kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 				Name: namespace.Name, Labels: namespace.Labels, Annotations: namespace.Annotations,
 			}}, options)
 			return err
@@ -596,17 +496,10 @@ func (a *adoption) createNamespaces(ctx context.Context, options metav1.CreateOp
 
 // summarize prints what remains to be done.
 func (a *adoption) summarize() {
-	a.say("\nThis hub has adopted the clusters, with epoch %s. Agents with a standby hub move to it now; see\n\n    kubectl get managedclusters", strconv.FormatInt(a.epoch.Number, 10))
-	names := func(list []string) string {
-		slices.Sort(list)
-		text := strings.Join(list[:min(len(list), maxListed)], ",")
-		if len(list) > maxListed {
-			text += fmt.Sprintf(" and %d more", len(list)-maxListed)
-		}
-		return printable(text)
-	}
+	a.Say("\nThis hub has adopted the clusters, with epoch %d. Agents with a standby hub move to it now; see\n\n    kubectl get managedclusters", a.epoch.Number)
 	if len(a.unproved) > 0 {
-		a.say("\nThe agents of these clusters did not report a key, so their requests wait for you to accept them again:\n%s\n\n    clusteradm accept --clusters CLUSTER_NAME", names(a.unproved))
+		slices.Sort(a.unproved)
+		a.Say("\nThe agents of these clusters did not report a key, so their requests wait for you to accept them again:\n%s\n\n    clusteradm accept --clusters CLUSTER_NAME", cli.Printable(cli.Some(a.unproved)))
 	}
 	a.summarizeRoles()
 }

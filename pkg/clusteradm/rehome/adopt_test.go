@@ -1,4 +1,4 @@
-package clusteradm
+package rehome
 
 import (
 	"bytes"
@@ -24,6 +24,9 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	migrationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/migration/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/handover"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
 	ocmfake "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/fake"
 	"open-cluster-management.io/hub-apiserver/pkg/rehoming"
 )
@@ -31,17 +34,17 @@ import (
 // newAdoption returns an adoption by a hub with objects, and its output.
 func newAdoption(t *testing.T, objects ...*unstructured.Unstructured) (*adoption, *dynamicfake.FakeDynamicClient, *bytes.Buffer) {
 	t.Helper()
-	lists := map[schema.GroupVersionResource]string{apiServices: "APIServiceList"}
-	for _, kind := range ExportedKinds() {
-		lists[kind.Resource] = kind.Kind + "List"
+	lists := map[schema.GroupVersionResource]string{cli.APIServices: "APIServiceList"}
+	for _, kind := range handover.Kinds {
+		lists[kind.Resource] = kind.Name + "List"
 	}
 	out := &bytes.Buffer{}
 	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists)
 	for _, object := range objects {
 		// The fake would guess the resource of a registration.
-		resource := apiServices
-		for _, kind := range ExportedKinds() {
-			if kind.Kind == object.GetKind() {
+		resource := cli.APIServices
+		for _, kind := range handover.Kinds {
+			if kind.Name == object.GetKind() {
 				resource = kind.Resource
 			}
 		}
@@ -50,7 +53,7 @@ func newAdoption(t *testing.T, objects ...*unstructured.Unstructured) (*adoption
 		}
 	}
 	return &adoption{
-		streams: genericiooptions.IOStreams{Out: out}, client: client, kube: fake.NewClientset(), archive: &archive{}, epoch: rehoming.Epoch{Number: 3, Hub: "hub"},
+		Environment: cli.Environment{IOStreams: genericiooptions.IOStreams{Out: out}}, Clients: &cli.Clients{Dynamic: client, Kube: fake.NewClientset()}, archive: &archive{}, epoch: rehoming.Epoch{Number: 3, Hub: "hub"},
 	}, client, out
 }
 
@@ -58,17 +61,17 @@ func newAdoption(t *testing.T, objects ...*unstructured.Unstructured) (*adoption
 // listed at once.
 func TestObstacles(t *testing.T) {
 	var objects []*unstructured.Unstructured
-	for _, version := range append(switchedVersions(), migrationv1alpha1.SchemeGroupVersion) {
+	for _, version := range append(handover.SwitchedVersions(), migrationv1alpha1.SchemeGroupVersion) {
 		service := &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "apiregistration.k8s.io/v1", "kind": kindAPIService,
+			"apiVersion": "apiregistration.k8s.io/v1", "kind": cli.KindAPIService,
 			"status": map[string]any{"conditions": []any{map[string]any{"type": "Available", "status": "True"}}},
 		}}
-		service.SetName(apiServiceName(version))
+		service.SetName(cli.APIServiceName(version))
 		objects = append(objects, service)
 	}
 	newOf := func(kind, name string, fields map[string]any) {
-		i := slices.IndexFunc(ExportedKinds(), func(k ExportedKind) bool { return k.Kind == kind })
-		object := exported(ExportedKinds()[i], name)
+		i := slices.IndexFunc(handover.Kinds, func(k handover.Kind) bool { return k.Name == kind })
+		object := exported(handover.Kinds[i], name)
 		for field, value := range fields {
 			object.Object[field] = value
 		}
@@ -84,20 +87,20 @@ func TestObstacles(t *testing.T) {
 	for name, fields := range map[string]map[string]any{
 		"request": pending, "request-without-spec": nil, "denied": acceptance(map[string]any{"accepted": false, "decidedBy": "admin"}),
 	} {
-		newOf(kindManagedCluster, name, fields)
-		newOf(kindRegistration, name, registrationOf(name))
+		newOf(handover.KindManagedCluster, name, fields)
+		newOf(handover.KindRegistration, name, registrationOf(name))
 	}
 	want := []string{"/accepted", "/was-accepted", "/is-accepted", "/orphaned"}
-	newOf(kindManagedCluster, "accepted", map[string]any{"spec": map[string]any{"hubAcceptsClient": true}})
-	newOf(kindManagedCluster, "was-accepted", acceptance(map[string]any{"everAccepted": true}))
-	newOf(kindManagedCluster, "is-accepted", acceptance(map[string]any{"accepted": true}))
-	newOf(kindRegistration, "orphaned", registrationOf("gone"))
-	newOf(kindClusterSet, "default", nil)
-	for _, kind := range ExportedKinds() {
-		if kind.Kind != kindManagedCluster && kind.Kind != kindRegistration {
+	newOf(handover.KindManagedCluster, "accepted", map[string]any{"spec": map[string]any{"hubAcceptsClient": true}})
+	newOf(handover.KindManagedCluster, "was-accepted", acceptance(map[string]any{"everAccepted": true}))
+	newOf(handover.KindManagedCluster, "is-accepted", acceptance(map[string]any{"accepted": true}))
+	newOf(handover.KindRegistration, "orphaned", registrationOf("gone"))
+	newOf(handover.KindClusterSet, "default", nil)
+	for _, kind := range handover.Kinds {
+		if kind.Name != handover.KindManagedCluster && kind.Name != handover.KindRegistration {
 			// The field of a registration, in an object of a tenant.
-			newOf(kind.Kind, "used", registrationOf("request"))
-			want = append(want, strings.ToLower(kind.Kind)+"."+kind.Resource.Group+"/used")
+			newOf(kind.Name, "used", registrationOf("request"))
+			want = append(want, strings.ToLower(kind.Name)+"."+kind.Resource.Group+"/used")
 		}
 	}
 	a, _, _ := newAdoption(t, objects...)
@@ -106,7 +109,7 @@ func TestObstacles(t *testing.T) {
 		t.Errorf("obstacles() = %v, %v, want findings about %q", findings, err, want)
 	}
 	for _, name := range want {
-		if !slices.ContainsFunc(findings, func(f finding) bool { return strings.HasSuffix(f.Subject, name) && f.State == stateBad }) {
+		if !slices.ContainsFunc(findings, func(f cli.Finding) bool { return strings.HasSuffix(f.Subject, name) && f.State == cli.StateBad }) {
 			t.Errorf("obstacles() = %v, want a finding about %s", findings, name)
 		}
 	}
@@ -119,18 +122,18 @@ func TestAdoptListsRefused(t *testing.T) {
 		a, client, out := newAdoption(t)
 		a.skip = skip
 		var wave []*unstructured.Unstructured
-		for _, kind := range ExportedKinds() {
+		for _, kind := range handover.Kinds {
 			for _, name := range []string{"good", "invalid", "occupied"} {
 				wave = append(wave, exported(kind, name))
 			}
 		}
 		// The cluster of a registration that is left out.
-		unregistered := exported(ExportedKinds()[1], "invalid")
+		unregistered := exported(handover.Kinds[1], "invalid")
 		unregistered.SetUID("unregistered")
 		a.waves = [][]*unstructured.Unstructured{wave, {unregistered}}
 		var mu sync.Mutex
 		stored := map[types.UID]bool{}
-		client.PrependReactor("create", imports.Resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
+		client.PrependReactor("create", "imports", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			create := action.(clienttesting.CreateActionImpl)
 			request := create.Object.(*unstructured.Unstructured)
 			content, _, _ := unstructured.NestedMap(request.Object, "spec", "object")
@@ -153,9 +156,9 @@ func TestAdoptListsRefused(t *testing.T) {
 		if (err == nil) != skip || len(stored) > 0 {
 			t.Errorf("check() with skip=%t = %v, stored %v, want an error unless it skips, and nothing stored", skip, err, stored)
 		}
-		for _, kind := range ExportedKinds() {
+		for _, kind := range handover.Kinds {
 			for _, name := range []string{"invalid", "occupied"} {
-				if want := display(exported(kind, name)) + ":"; !strings.Contains(out.String(), want) {
+				if want := manifests.Display(exported(kind, name)) + ":"; !strings.Contains(out.String(), want) {
 					t.Errorf("output of check() with skip=%t does not contain %q:\n%s", skip, want, out)
 				}
 			}
@@ -166,7 +169,7 @@ func TestAdoptListsRefused(t *testing.T) {
 		if len(a.waves[1]) > 0 {
 			t.Errorf("objects to import = %v, want no cluster whose registration is left out", a.waves[1])
 		}
-		if err := a.importWaves(t.Context(), a.waves, false); err != nil || len(stored) != len(ExportedKinds()) {
+		if err := a.importWaves(t.Context(), a.waves); err != nil || len(stored) != len(handover.Kinds) {
 			t.Errorf("importWaves() = %v, stored %v, want only the objects that are not refused", err, stored)
 		}
 	}
@@ -194,7 +197,7 @@ func TestOneDoesNotBlockOthers(t *testing.T) {
 
 	var objects []*unstructured.Unstructured
 	for _, name := range names {
-		objects = append(objects, exported(ExportedKinds()[1], name))
+		objects = append(objects, exported(handover.Kinds[1], name))
 	}
 	a, client, _ := newAdoption(t)
 	a.archive.objects = objects
@@ -222,7 +225,7 @@ func TestOneDoesNotBlockOthers(t *testing.T) {
 	a, _, _ = newAdoption(t)
 	kube := fake.NewClientset()
 	kube.PrependReactor("create", "namespaces", refuse(invalid))
-	a.kube = kube
+	a.Kube = kube
 	for _, name := range names {
 		a.archive.namespaces = append(a.archive.namespaces, archivedNamespace{Name: name})
 	}
@@ -239,7 +242,7 @@ func TestOneDoesNotBlockOthers(t *testing.T) {
 	hub := ocmfake.NewSimpleClientset(hostile)
 	hub.PrependReactor("create", "manifestworks", refuse(invalid))
 	out := &bytes.Buffer{}
-	s := &standby{streams: genericiooptions.IOStreams{Out: out}, clusters: names}
+	s := &standby{Environment: cli.Environment{IOStreams: genericiooptions.IOStreams{Out: out}}, clusters: names}
 	secret := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret"}}
 	if err := s.deliver(t.Context(), hub, secret); err == nil || !strings.Contains(err.Error(), "cluster bad: ") || !strings.Contains(out.String(), "of 2 of 3 clusters") {
 		t.Errorf("deliver() = %v with output %q, want an error about the cluster bad, and that 2 of 3 are changed", err, out)

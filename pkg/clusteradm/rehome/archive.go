@@ -1,4 +1,4 @@
-package clusteradm
+package rehome
 
 import (
 	"bufio"
@@ -77,27 +77,20 @@ func (a *archive) write(path string) (err error) {
 func (a *archive) encode(to io.Writer) error {
 	compressed := gzip.NewWriter(to)
 	encoder := json.NewEncoder(compressed)
-	if err := encoder.Encode(archiveLine{Header: &a.header}); err != nil {
-		return err
+	err := encoder.Encode(archiveLine{Header: &a.header})
+	for i := 0; err == nil && i < len(a.namespaces); i++ {
+		err = encoder.Encode(archiveLine{Namespace: &a.namespaces[i]})
 	}
-	for i := range a.namespaces {
-		if err := encoder.Encode(archiveLine{Namespace: &a.namespaces[i]}); err != nil {
-			return err
+	for i := 0; err == nil && i < len(a.objects); i++ {
+		var line archiveLine
+		if line.Object, err = json.Marshal(a.objects[i].Object); err == nil {
+			err = encoder.Encode(line)
 		}
 	}
-	for _, object := range a.objects {
-		content, err := json.Marshal(object.Object)
-		if err != nil {
-			return err
-		}
-		if err := encoder.Encode(archiveLine{Object: content}); err != nil {
-			return err
-		}
+	if err == nil {
+		err = encoder.Encode(archiveLine{End: &archiveEnd{Namespaces: len(a.namespaces), Objects: len(a.objects)}})
 	}
-	if err := encoder.Encode(archiveLine{End: &archiveEnd{Namespaces: len(a.namespaces), Objects: len(a.objects)}}); err != nil {
-		return err
-	}
-	return compressed.Close()
+	return errors.Join(err, compressed.Close())
 }
 
 // readArchive reads a complete archive.

@@ -1,4 +1,4 @@
-package clusteradm
+package rehome
 
 import (
 	"bytes"
@@ -13,8 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/handover"
 	"open-cluster-management.io/hub-apiserver/pkg/rehoming"
 )
+
+const arnOfCluster = "arn:aws:eks:us-east-1:123456789012:cluster/managed-cluster1"
 
 func archived(kind, name, uid string, fields map[string]any, owners ...string) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": kind, "metadata": map[string]any{"name": name, "uid": uid}}}
@@ -79,19 +83,19 @@ func TestPlan(t *testing.T) {
 	}}
 	work := archived("ManifestWork", "owned", "w1", nil, "p1", "gone")
 	unowned := archived("ManifestWork", "unowned", "w2", nil, "gone")
-	registration := archived(kindRegistration, "cluster1", "r1", csr)
-	byRole := archived(kindRegistration, "eks", "r2", map[string]any{
-		"spec": map[string]any{"driver": "aws-irsa", "irsa": map[string]any{"managedClusterARN": managedARN}}, "status": map[string]any{"irsa": map[string]any{"hubRoleARN": "former"}},
+	registration := archived(handover.KindRegistration, "cluster1", "r1", csr)
+	byRole := archived(handover.KindRegistration, "eks", "r2", map[string]any{
+		"spec": map[string]any{"driver": "aws-irsa", "irsa": map[string]any{"managedClusterARN": arnOfCluster}}, "status": map[string]any{"irsa": map[string]any{"hubRoleARN": "former"}},
 	})
 	withoutDriver := byRole.DeepCopy()
-	cluster := archived(kindManagedCluster, "cluster1", "c1", claims)
+	cluster := archived(handover.KindManagedCluster, "cluster1", "c1", claims)
 	a := &adoption{
-		streams: genericiooptions.IOStreams{Out: &bytes.Buffer{}}, epoch: rehoming.Epoch{Number: 2, Hub: "b"}, at: time.Unix(1_700_000_000, 0).UTC(),
+		Environment: cli.Environment{IOStreams: genericiooptions.IOStreams{Out: &bytes.Buffer{}}}, epoch: rehoming.Epoch{Number: 2, Hub: "b"}, at: time.Unix(1_700_000_000, 0).UTC(),
 		offersRoles: true,
 		archive: &archive{objects: []*unstructured.Unstructured{
 			work, unowned, archived("ClusterPermission", "permission", "p1", nil), registration, byRole, cluster,
-			archived(kindManagedCluster, "unregistered", "c3", map[string]any{"spec": map[string]any{"hubAcceptsClient": true}}), archived(kindManagedCluster, "requested", "c4", nil),
-			archived(kindRegistration, "silent", "r3", csr), archived(kindManagedCluster, "silent", "c2", nil), archived(kindClusterSet, "default", "s1", nil),
+			archived(handover.KindManagedCluster, "unregistered", "c3", map[string]any{"spec": map[string]any{"hubAcceptsClient": true}}), archived(handover.KindManagedCluster, "requested", "c4", nil),
+			archived(handover.KindRegistration, "silent", "r3", csr), archived(handover.KindManagedCluster, "silent", "c2", nil), archived(handover.KindClusterSet, "default", "s1", nil),
 		}},
 	}
 	a.plan()
@@ -123,7 +127,7 @@ func TestPlan(t *testing.T) {
 		t.Errorf("clusters to accept again = %v, want silent", a.unproved)
 	}
 	claim, _, _ := unstructured.NestedString(byRole.Object, "spec", "irsa", "managedClusterARN")
-	if claim != managedARN || byRole.Object["status"] != nil || len(a.roles) != 1 || a.roles[0].arn != managedARN || a.roles[0].former.HubRoleARN != "former" {
+	if claim != arnOfCluster || byRole.Object["status"] != nil || len(a.roles) != 1 || a.roles[0].arn != arnOfCluster || a.roles[0].former.HubRoleARN != "former" {
 		t.Errorf("registration by roles = %v, clusters = %+v, want the claim, and the roles of the other hub only in the summary", byRole.Object, a.roles)
 	}
 	// On a hub without the driver, the cluster has to prove its identity with its key.

@@ -1,4 +1,4 @@
-package clusteradm
+package rehome
 
 import (
 	"context"
@@ -16,11 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/uuid"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/handover"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
 	"open-cluster-management.io/hub-apiserver/pkg/rehoming"
 	"open-cluster-management.io/hub-apiserver/pkg/version"
 )
@@ -28,15 +28,8 @@ import (
 // exportTries is the number of attempts to read the hub while nobody creates or deletes the owner of an object in between.
 const exportTries = 3
 
-// exporting is the command clusteradm hub export.
-type exporting struct {
-	access  *genericclioptions.ConfigFlags
-	streams genericiooptions.IOStreams
-	timeout time.Duration
-}
-
-func newHubExport(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
-	e := &exporting{access: access, streams: streams, timeout: 10 * time.Minute}
+func newExport(env cli.Environment) *cobra.Command {
+	timeout := 10 * time.Minute
 	command := &cobra.Command{
 		Use:   "export FILE",
 		Short: "Write what another hub needs to replace this one to a file",
@@ -45,46 +38,34 @@ regularly: clusteradm hub adopt moves the clusters to another hub as they are in
 and no private keys, but whatever manifests contain.`,
 		Example: `  clusteradm hub export /backup/hub.gz`,
 		Args:    cobra.ExactArgs(1),
-		RunE:    func(command *cobra.Command, args []string) error { return e.run(command.Context(), args[0]) },
+		RunE:    cli.Within(&timeout, func(ctx context.Context, args []string) error { return export(ctx, env, args[0]) }),
 	}
-	command.Flags().DurationVar(&e.timeout, "timeout", e.timeout, "Maximum duration of the command.")
+	command.Flags().DurationVar(&timeout, "timeout", timeout, "Maximum duration of the command.")
 	return command
 }
 
-func (e *exporting) run(ctx context.Context, path string) error {
-	if e.timeout <= 0 {
-		return fmt.Errorf("--timeout must be more than 0, not %s", e.timeout)
-	}
-	ctx, cancel := context.WithTimeout(ctx, e.timeout)
-	defer cancel()
-	config, err := clientConfig(e.access)
-	if err != nil {
-		return err
-	}
-	kube, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	client, err := dynamic.NewForConfig(config)
+// export writes an archive of the hub to a file.
+func export(ctx context.Context, env cli.Environment, path string) error {
+	clients, err := env.Connect()
 	if err != nil {
 		return err
 	}
 	var a *archive
-	var findings []finding
+	var findings []cli.Finding
 	for try := 1; ; try++ {
-		if a, err = readHub(ctx, kube, client); err != nil {
+		if a, err = readHub(ctx, clients); err != nil {
 			return err
 		}
 		if a.objects, findings = withoutOrphans(a.objects); len(findings) == 0 || try == exportTries {
 			break
 		}
 	}
-	epoch, doubts, err := hubEpoch(ctx, kube, a.objects)
+	epoch, doubts, err := hubEpoch(ctx, clients.Kube, a.objects)
 	if err != nil {
 		return err
 	}
 	a.header = archiveHeader{
-		Format: archiveFormat, ID: string(uuid.NewUUID()), Time: time.Now().UTC().Truncate(time.Second), Hub: config.Host,
+		Format: archiveFormat, ID: string(uuid.NewUUID()), Time: time.Now().UTC().Truncate(time.Second), Hub: clients.Config.Host,
 		Version: version.Short(), Epoch: epoch,
 	}
 	if err := a.write(path); err != nil {
@@ -94,25 +75,25 @@ func (e *exporting) run(ctx context.Context, path string) error {
 	for _, object := range a.objects {
 		counts[object.GetKind()]++
 	}
-	for _, kind := range ExportedKinds() {
-		say(e.streams.Out, "%6d %s", counts[kind.Kind], kind.Resource.GroupResource())
+	for _, kind := range handover.Kinds {
+		env.Say("%6d %s", counts[kind.Name], kind.Resource.GroupResource())
 	}
-	say(e.streams.Out, "exported to %s, with epoch %d", path, a.header.Epoch)
-	return refuse(e.streams.Out, append(findings, doubts...))
+	env.Say("exported to %s, with epoch %d", path, a.header.Epoch)
+	return handover.Refuse(env, append(findings, doubts...))
 }
 
 // readHub reads all objects and their namespaces. Each kind is read at one time, and owners before dependents.
-func readHub(ctx context.Context, kube kubernetes.Interface, client dynamic.Interface) (*archive, error) {
+func readHub(ctx context.Context, clients *cli.Clients) (*archive, error) {
 	a := &archive{}
 	names := sets.New[string]()
-	for _, kind := range ExportedKinds() {
-		objects, err := listAll(ctx, client, kind.Resource)
+	for _, kind := range handover.Kinds {
+		objects, err := handover.ListAll(ctx, clients.Dynamic, kind.Resource)
 		if err != nil {
 			return nil, err
 		}
 		for _, key := range slices.Sorted(maps.Keys(objects)) {
 			object := objects[key]
-			object.SetGroupVersionKind(kind.Resource.GroupVersion().WithKind(kind.Kind))
+			object.SetGroupVersionKind(kind.Resource.GroupVersion().WithKind(kind.Name))
 			a.objects = append(a.objects, object)
 			if namespace := object.GetNamespace(); namespace != "" {
 				names.Insert(namespace)
@@ -120,7 +101,7 @@ func readHub(ctx context.Context, kube kubernetes.Interface, client dynamic.Inte
 		}
 	}
 	for _, name := range sets.List(names) {
-		namespace, err := kube.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		namespace, err := clients.Kube.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			continue // it is being deleted
 		}
@@ -137,19 +118,19 @@ func readHub(ctx context.Context, kube kubernetes.Interface, client dynamic.Inte
 // withoutOrphans returns the objects without those whose owners are all of exported kinds and not exported, with a finding
 // for each that it leaves out. The garbage collector of the hub deletes these, or would if their owners were of a version
 // that the hub serves. The hub that adopts the others would keep them without owners.
-func withoutOrphans(objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, []finding) {
+func withoutOrphans(objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, []cli.Finding) {
 	known, kinds := sets.New[types.UID](), sets.New[schema.GroupKind]()
 	for _, object := range objects {
 		known.Insert(object.GetUID())
 	}
-	for _, kind := range ExportedKinds() {
-		kinds.Insert(schema.GroupKind{Group: kind.Resource.Group, Kind: kind.Kind})
+	for _, kind := range handover.Kinds {
+		kinds.Insert(schema.GroupKind{Group: kind.Resource.Group, Kind: kind.Name})
 	}
 	missing := func(owner metav1.OwnerReference) bool {
 		group, err := schema.ParseGroupVersion(owner.APIVersion)
 		return err == nil && kinds.Has(group.WithKind(owner.Kind).GroupKind()) && !known.Has(owner.UID)
 	}
-	var findings []finding
+	var findings []cli.Finding
 	for more := true; more; {
 		more = false
 		objects = slices.DeleteFunc(objects, func(object *unstructured.Unstructured) bool {
@@ -158,7 +139,7 @@ func withoutOrphans(objects []*unstructured.Unstructured) ([]*unstructured.Unstr
 				slices.ContainsFunc(owners, func(owner metav1.OwnerReference) bool { return !missing(owner) }) {
 				return false
 			}
-			findings = append(findings, warning(display(object), fmt.Sprintf("it is not exported, because its owner %s %.253s does not exist", owners[0].Kind, owners[0].Name),
+			findings = append(findings, cli.Warning(manifests.Display(object), fmt.Sprintf("it is not exported, because its owner %s %.253s does not exist", owners[0].Kind, owners[0].Name),
 				"remove the owner reference if the object must stay, and export again"))
 			known.Delete(object.GetUID())
 			more = true
@@ -170,8 +151,8 @@ func withoutOrphans(objects []*unstructured.Unstructured) ([]*unstructured.Unstr
 
 // hubEpoch returns the epoch of the hub: that of its adoption, or else the highest of its clusters, and a finding for each
 // cluster whose epoch it does not believe. Only the record of an adoption is out of reach of all clusters.
-func hubEpoch(ctx context.Context, kube kubernetes.Interface, objects []*unstructured.Unstructured) (int64, []finding, error) {
-	epoch, doubts, err := adoptedEpoch(ctx, kube)
+func hubEpoch(ctx context.Context, kube kubernetes.Interface, objects []*unstructured.Unstructured) (int64, []cli.Finding, error) {
+	epoch, doubts, err := handover.AdoptedEpoch(ctx, kube)
 	if err != nil || epoch != (rehoming.Epoch{}) {
 		return epoch.Number, nil, err
 	}
@@ -179,29 +160,12 @@ func hubEpoch(ctx context.Context, kube kubernetes.Interface, objects []*unstruc
 	return highest, append(findings, doubts...), nil
 }
 
-// adoptedEpoch returns the epoch that the hub has by an adoption, or the zero epoch if there is no record of one, and a
-// finding for a record that cannot be parsed.
-func adoptedEpoch(ctx context.Context, kube kubernetes.Interface) (rehoming.Epoch, []finding, error) {
-	state, err := kube.CoreV1().ConfigMaps(hubNamespace).Get(ctx, adoptionState, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-		return rehoming.Epoch{}, nil, nil
-	}
-	if err != nil {
-		return rehoming.Epoch{}, nil, err
-	}
-	epoch, err := rehoming.ParseEpoch(state.Data[adoptionEpoch])
-	if err != nil {
-		return rehoming.Epoch{}, []finding{warning("ConfigMap "+adoptionState+" in "+hubNamespace, "it is ignored: "+err.Error(), "")}, nil
-	}
-	return epoch, nil, nil
-}
-
 // highestEpoch returns the highest epoch of the accepted clusters. Anybody with a bootstrap token creates others.
-func highestEpoch(objects []*unstructured.Unstructured) (int64, []finding) {
+func highestEpoch(objects []*unstructured.Unstructured) (int64, []cli.Finding) {
 	var highest int64
-	var findings []finding
+	var findings []cli.Finding
 	for _, object := range objects {
-		if accepted, _, _ := unstructured.NestedBool(object.Object, "spec", "hubAcceptsClient"); object.GetKind() != kindManagedCluster || !accepted {
+		if accepted, _, _ := unstructured.NestedBool(object.Object, "spec", "hubAcceptsClient"); object.GetKind() != handover.KindManagedCluster || !accepted {
 			continue
 		}
 		epoch, err := rehoming.ParseEpoch(object.GetAnnotations()[rehoming.EpochAnnotation])
@@ -209,7 +173,7 @@ func highestEpoch(objects []*unstructured.Unstructured) (int64, []finding) {
 			_, err = rehoming.NextEpoch(epoch.Number)
 		}
 		if err != nil {
-			findings = append(findings, warning(display(object), fmt.Sprintf("its epoch is ignored: annotation %s: %v", rehoming.EpochAnnotation, err), "if an agent has recorded a higher epoch, use --epoch with hub adopt"))
+			findings = append(findings, cli.Warning(manifests.Display(object), fmt.Sprintf("its epoch is ignored: annotation %s: %v", rehoming.EpochAnnotation, err), "if an agent has recorded a higher epoch, use --epoch with hub adopt"))
 			continue
 		}
 		highest = max(highest, epoch.Number)

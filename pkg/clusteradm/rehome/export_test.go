@@ -1,4 +1,4 @@
-package clusteradm
+package rehome
 
 import (
 	"math"
@@ -12,15 +12,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/handover"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
 	"open-cluster-management.io/hub-apiserver/pkg/rehoming"
 )
 
 // exported returns an object of an exported kind, with owners.
-func exported(kind ExportedKind, name string, owners ...metav1.OwnerReference) *unstructured.Unstructured {
+func exported(kind handover.Kind, name string, owners ...metav1.OwnerReference) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(kind.Resource.GroupVersion().WithKind(kind.Kind))
+	object.SetGroupVersionKind(kind.Resource.GroupVersion().WithKind(kind.Name))
 	object.SetName(name)
-	object.SetUID(types.UID(kind.Kind + "/" + name))
+	object.SetUID(types.UID(kind.Name + "/" + name))
 	object.SetOwnerReferences(owners)
 	return object
 }
@@ -28,10 +31,10 @@ func exported(kind ExportedKind, name string, owners ...metav1.OwnerReference) *
 // TestExportLeavesOutOrphans checks that an object of any kind whose owner does not exist is named and left out, with its
 // dependents, and that all other objects are exported.
 func TestExportLeavesOutOrphans(t *testing.T) {
-	for _, kind := range ExportedKinds() {
-		t.Run(kind.Kind, func(t *testing.T) {
+	for _, kind := range handover.Kinds {
+		t.Run(kind.Name, func(t *testing.T) {
 			group := kind.Resource.Group
-			gone := metav1.OwnerReference{APIVersion: group + "/v9", Kind: kind.Kind, Name: "gone\x1b[2J" + strings.Repeat("x", 1<<10), UID: "gone"}
+			gone := metav1.OwnerReference{APIVersion: group + "/v9", Kind: kind.Name, Name: "gone\x1b[2J" + strings.Repeat("x", 1<<10), UID: "gone"}
 			served := gone
 			served.APIVersion = kind.Resource.GroupVersion().String()
 			of := func(object *unstructured.Unstructured) metav1.OwnerReference {
@@ -39,7 +42,7 @@ func TestExportLeavesOutOrphans(t *testing.T) {
 			}
 			good, orphan := exported(kind, "good"), exported(kind, "unserved", gone)
 			other := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "other", UID: "other"}
-			unclear := metav1.OwnerReference{APIVersion: "a/b/c", Kind: kind.Kind, Name: "unclear", UID: "unclear"}
+			unclear := metav1.OwnerReference{APIVersion: "a/b/c", Kind: kind.Name, Name: "unclear", UID: "unclear"}
 			deleted := exported(kind, "deleted", served)
 			now := metav1.Now()
 			deleted.SetDeletionTimestamp(&now)
@@ -60,7 +63,7 @@ func TestExportLeavesOutOrphans(t *testing.T) {
 				t.Errorf("findings = %v, want 4", findings)
 			}
 			for _, f := range findings {
-				if f.State != stateWarning || !strings.Contains(f.Cause, kind.Kind) || len(f.Cause) > 512 {
+				if f.State != cli.StateWarning || !strings.Contains(f.Cause, kind.Name) || len(f.Cause) > 512 {
 					t.Errorf("finding = %+v, want a warning of bounded length that names the owner", f)
 				}
 			}
@@ -72,20 +75,20 @@ func TestExportLeavesOutOrphans(t *testing.T) {
 // record of an adoption takes precedence.
 func TestHubEpoch(t *testing.T) {
 	clusterOf := func(name, epoch string, accepted bool) *unstructured.Unstructured {
-		object := archived(kindManagedCluster, name, name, map[string]any{"spec": map[string]any{"hubAcceptsClient": accepted}})
+		object := archived(handover.KindManagedCluster, name, name, map[string]any{"spec": map[string]any{"hubAcceptsClient": accepted}})
 		object.SetAnnotations(map[string]string{rehoming.EpochAnnotation: epoch})
 		return object
 	}
 	work := archived("ManifestWork", "work", "work", map[string]any{"spec": map[string]any{"hubAcceptsClient": true}})
 	work.SetAnnotations(map[string]string{rehoming.EpochAnnotation: "1000/x"})
-	strange := archived(kindManagedCluster, "strange", "strange", map[string]any{"spec": map[string]any{"hubAcceptsClient": "true"}})
+	strange := archived(handover.KindManagedCluster, "strange", "strange", map[string]any{"spec": map[string]any{"hubAcceptsClient": "true"}})
 	objects := []*unstructured.Unstructured{
 		clusterOf("pending", "9223372036854775807/x", false), clusterOf("pending2", "500/x", false), work, strange,
 		clusterOf("accepted", "7/hub", true), clusterOf("new", "", true), clusterOf("lower", "3/hub", true),
 		clusterOf("overflow", "9223372036854775807/x", true), clusterOf("last", "9007199254740992/x", true), clusterOf("sign", "+8/x", true),
 	}
 	record := func(epoch string) *corev1.ConfigMap {
-		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: hubNamespace, Name: adoptionState}, Data: map[string]string{adoptionEpoch: epoch}}
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: manifests.HubNamespace, Name: handover.AdoptionState}, Data: map[string]string{handover.AdoptionEpoch: epoch}}
 	}
 	for name, test := range map[string]struct {
 		kube     *fake.Clientset
@@ -94,7 +97,7 @@ func TestHubEpoch(t *testing.T) {
 	}{
 		"no adoption":        {fake.NewClientset(), 7, []string{"overflow", "last", "sign"}},
 		"an adoption":        {fake.NewClientset(record("2/hub")), 2, nil},
-		"a damaged adoption": {fake.NewClientset(record("two")), 7, []string{"overflow", "last", "sign", adoptionState}},
+		"a damaged adoption": {fake.NewClientset(record("two")), 7, []string{"overflow", "last", "sign", handover.AdoptionState}},
 	} {
 		got, findings, err := hubEpoch(t.Context(), test.kube, objects)
 		if err != nil || got != test.want || len(findings) != len(test.findings) {
@@ -102,7 +105,7 @@ func TestHubEpoch(t *testing.T) {
 			continue
 		}
 		for i, f := range findings {
-			if f.State != stateWarning || !strings.Contains(f.Subject, test.findings[i]) {
+			if f.State != cli.StateWarning || !strings.Contains(f.Subject, test.findings[i]) {
 				t.Errorf("hubEpoch(%s): finding %+v, want a warning about %s", name, f, test.findings[i])
 			}
 		}
@@ -111,11 +114,11 @@ func TestHubEpoch(t *testing.T) {
 
 // TestAdoptionEpochIsHigher checks that the epoch of a new hub follows that of the exported one, or that the command refuses.
 func TestAdoptionEpochIsHigher(t *testing.T) {
-	accepted := archived(kindManagedCluster, "accepted", "accepted", map[string]any{"spec": map[string]any{"hubAcceptsClient": true}})
+	accepted := archived(handover.KindManagedCluster, "accepted", "accepted", map[string]any{"spec": map[string]any{"hubAcceptsClient": true}})
 	accepted.SetAnnotations(map[string]string{rehoming.EpochAnnotation: "7/hub"})
 	state := func(epoch string) *corev1.ConfigMap {
-		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: hubNamespace, Name: adoptionState}, Data: map[string]string{
-			adoptionArchive: "id", adoptionEpoch: epoch, adoptionTime: "2026-01-01T00:00:00Z", adoptionPhase: phaseImporting,
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: manifests.HubNamespace, Name: handover.AdoptionState}, Data: map[string]string{
+			adoptionArchive: "id", handover.AdoptionEpoch: epoch, adoptionTime: "2026-01-01T00:00:00Z", handover.AdoptionPhase: phaseImporting,
 		}}
 	}
 	for name, test := range map[string]struct {
@@ -146,7 +149,7 @@ func TestAdoptionEpochIsHigher(t *testing.T) {
 		if test.state != nil {
 			kube = fake.NewClientset(test.state)
 		}
-		a := &adoption{number: test.number, kube: kube, archive: &archive{header: archiveHeader{ID: "id", Epoch: test.exported}, objects: []*unstructured.Unstructured{accepted.DeepCopy()}}}
+		a := &adoption{number: test.number, Clients: &cli.Clients{Kube: kube}, archive: &archive{header: archiveHeader{ID: "id", Epoch: test.exported}, objects: []*unstructured.Unstructured{accepted.DeepCopy()}}}
 		err := a.resume(t.Context())
 		switch {
 		case test.err != "":

@@ -1,4 +1,4 @@
-package clusteradm
+package rehome
 
 import (
 	"context"
@@ -14,9 +14,12 @@ import (
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/handover"
 )
 
-var registrations = registerv1alpha1.SchemeGroupVersion.WithResource("managedclusters")
+// arnAnnotation is the annotation with which a cluster claims an ARN.
+const arnAnnotation = "agent.open-cluster-management.io/managed-cluster-arn"
 
 // iamCluster is an adopted cluster that authenticates with IAM roles.
 type iamCluster struct {
@@ -32,14 +35,14 @@ type iamCluster struct {
 func (a *adoption) enablesRoles(ctx context.Context) (bool, error) {
 	for _, object := range a.archive.objects {
 		arn, found, _ := unstructured.NestedString(object.Object, "spec", "irsa", "managedClusterARN")
-		if object.GetKind() != kindRegistration || !found {
+		if object.GetKind() != handover.KindRegistration || !found {
 			continue
 		}
 		probe := &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": clusterv1.SchemeGroupVersion.String(), "kind": kindManagedCluster,
-			"metadata": map[string]any{"name": "adoption-" + rand.String(8), "annotations": map[string]any{arnAnnotations[0]: arn}},
+			"apiVersion": clusterv1.SchemeGroupVersion.String(), "kind": handover.KindManagedCluster,
+			"metadata": map[string]any{"name": "adoption-" + rand.String(8), "annotations": map[string]any{arnAnnotation: arn}},
 		}}
-		_, err := a.client.Resource(clusterv1.SchemeGroupVersion.WithResource("managedclusters")).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := a.Dynamic.Resource(clusterv1.SchemeGroupVersion.WithResource("managedclusters")).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if apierrors.IsInvalid(err) {
 			return !strings.Contains(err.Error(), "does not enable"), nil
 		}
@@ -74,18 +77,12 @@ func (a *adoption) claimRoles(ctx context.Context) error {
 		return nil
 	}
 	for _, cluster := range a.roles {
-		claim := &registerv1alpha1.ManagedClusterIRSA{
-			TypeMeta:   metav1.TypeMeta{APIVersion: registerv1alpha1.SchemeGroupVersion.String(), Kind: "ManagedClusterIRSA"},
-			ObjectMeta: metav1.ObjectMeta{Name: cluster.name},
-			Spec:       registerv1alpha1.ManagedClusterIRSASpec{ManagedClusterARN: cluster.arn},
-		}
-		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(claim)
-		if err != nil {
-			return err
-		}
-		var answer *unstructured.Unstructured
-		err = persist(ctx, func(ctx context.Context) error {
-			answer, err = a.client.Resource(registrations).Create(ctx, &unstructured.Unstructured{Object: content}, metav1.CreateOptions{}, "irsa")
+		claim := &registerv1alpha1.ManagedClusterIRSA{ObjectMeta: metav1.ObjectMeta{Name: cluster.name}, Spec: registerv1alpha1.ManagedClusterIRSASpec{ManagedClusterARN: cluster.arn}}
+		err := cli.Persist(ctx, func(ctx context.Context) error {
+			claimed, err := a.OCM.RegisterV1alpha1().ManagedClusterRegistrations().ClaimIRSA(ctx, cluster.name, claim, metav1.CreateOptions{})
+			if err == nil {
+				cluster.wanted = &claimed.Status
+			}
 			return err
 		})
 		if apierrors.IsInvalid(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
@@ -95,11 +92,6 @@ func (a *adoption) claimRoles(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("claim %s for ManagedCluster %s: %w", cluster.arn, cluster.name, err)
 		}
-		var claimed registerv1alpha1.ManagedClusterIRSA
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(answer.Object, &claimed); err != nil {
-			return err
-		}
-		cluster.wanted = &claimed.Status
 	}
 	return nil
 }
@@ -112,29 +104,29 @@ func (a *adoption) summarizeRoles() {
 	}
 	slices.SortFunc(a.roles, func(x, y *iamCluster) int { return strings.Compare(x.name, y.name) })
 	if !a.offersRoles {
-		a.say("\nThese clusters authenticated with IAM roles, and this hub does not enable %s. On each, run clusteradm join --registration-auth=csr.\nIf its agent did not report a key, then run clusteradm accept.", registerv1alpha1.DriverAWSIRSA)
+		a.Say("\nThese clusters authenticated with IAM roles, and this hub does not enable %s. On each, run clusteradm join --registration-auth=csr.\nIf its agent did not report a key, then run clusteradm accept.", registerv1alpha1.DriverAWSIRSA)
 	} else {
-		a.say("\nThese clusters authenticate with IAM roles, which belong to one hub. They stay accepted, and their ARNs stay theirs. On each, run the\nclusteradm join that clusteradm get join-command of this hub prints, with these flags. It prints the commands for a role that does not exist.")
+		a.Say("\nThese clusters authenticate with IAM roles, which belong to one hub. They stay accepted, and their ARNs stay theirs. On each, run the\nclusteradm join that clusteradm get join-command of this hub prints, with these flags. It prints the commands for a role that does not exist.")
 	}
 	for _, cluster := range a.roles {
-		a.say("\n%s, %s", printable(cluster.name), printable(cluster.arn))
+		a.Say("\n%s, %s", cli.Printable(cluster.name), cli.Printable(cluster.arn))
 		roles := cluster.wanted
 		switch {
 		case cluster.refusal != "":
-			a.say("    the hub refuses its ARN: %s", printable(cluster.refusal))
+			a.Say("    the hub refuses its ARN: %s", cli.Printable(cluster.refusal))
 		case roles != nil && roles.ManagedClusterRole != nil && roles.HubRole != nil:
-			a.say("%s", shellCommand([]string{
-				"clusteradm join", "--cluster-name " + cluster.name, "--registration-auth " + string(registerv1alpha1.DriverAWSIRSA),
-				"--eks-hub-cluster-arn " + roles.HubClusterARN, "--managed-cluster-arn " + cluster.arn,
-			}))
+			a.Say("%s", cli.ShellCommand(
+				"clusteradm join", "--cluster-name "+cluster.name, "--registration-auth "+string(registerv1alpha1.DriverAWSIRSA),
+				"--eks-hub-cluster-arn "+roles.HubClusterARN, "--managed-cluster-arn "+cluster.arn,
+			))
 			if roles.ManagedClusterRole.ARN == cluster.former.ManagedClusterRoleARN {
-				a.say("    Its role %s stays the same.", printable(roles.ManagedClusterRole.ARN))
+				a.Say("    Its role %s stays the same.", cli.Printable(roles.ManagedClusterRole.ARN))
 				continue
 			}
-			a.say("    Its agent assumes %s, and through it %s.", printable(roles.ManagedClusterRole.ARN), printable(roles.HubRole.ARN))
+			a.Say("    Its agent assumes %s, and through it %s.", cli.Printable(roles.ManagedClusterRole.ARN), cli.Printable(roles.HubRole.ARN))
 		}
 		if cluster.former.ManagedClusterRoleARN != "" {
-			a.say("    Afterwards, delete the roles of the other hub: %s, %s.", printable(cluster.former.ManagedClusterRoleARN), printable(cluster.former.HubRoleARN))
+			a.Say("    Afterwards, delete the roles of the other hub: %s, %s.", cli.Printable(cluster.former.ManagedClusterRoleARN), cli.Printable(cluster.former.HubRoleARN))
 		}
 	}
 }

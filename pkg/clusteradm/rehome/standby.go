@@ -1,4 +1,4 @@
-package clusteradm
+package rehome
 
 import (
 	"context"
@@ -9,15 +9,16 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/join"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/program"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 )
 
@@ -41,18 +42,17 @@ const standbyExample = `  # On the standby hub: print a token that is valid for 
 
 // standby is the command clusteradm hub standby.
 type standby struct {
-	access  *genericclioptions.ConfigFlags
-	streams genericiooptions.IOStreams
+	cli.Environment
 
-	address      hubAddress
+	address      join.Address
 	clusters     []string
 	namespace    string
 	here, remove bool
 	timeout      time.Duration
 }
 
-func newHubStandby(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
-	s := &standby{access: access, streams: streams, namespace: defaultAgentNamespace, timeout: defaultTimeout}
+func newStandby(env cli.Environment) *cobra.Command {
+	s := &standby{Environment: env, namespace: manifests.AgentNamespace, timeout: program.DefaultTimeout}
 	command := &cobra.Command{
 		Use:   "standby",
 		Short: "Name the hub to which clusters move when this hub is lost",
@@ -61,10 +61,10 @@ the standby hub as soon as that has adopted the cluster with clusteradm hub adop
 command again for new clusters, and before the token expires.`,
 		Example: standbyExample,
 		Args:    cobra.NoArgs,
-		RunE:    func(command *cobra.Command, _ []string) error { return s.run(command.Context()) },
+		RunE:    cli.Within(&s.timeout, s.run),
 	}
 	flags := command.Flags()
-	s.address.addFlags(flags, standbyHub, "Required without --remove.")
+	s.address.AddFlags(flags, standbyHub, "Required without --remove.")
 	flags.StringSliceVar(&s.clusters, "clusters", nil, "Names of clusters. Defaults to all accepted clusters.")
 	flags.StringVar(&s.namespace, "agent-namespace", s.namespace, "Namespace of the agents on the managed clusters.")
 	flags.BoolVar(&s.here, "here", false, "Write the Secret to the cluster of the current context, which is a managed cluster.")
@@ -76,82 +76,43 @@ command again for new clusters, and before the token expires.`,
 func (s *standby) complete() error {
 	var errs []error
 	if !s.remove {
-		errs = s.address.complete(standbyHub)
+		errs = s.address.Complete()
 	}
 	if s.here && len(s.clusters) > 0 {
 		errs = append(errs, errors.New("--here excludes --clusters"))
 	}
-	if s.timeout <= 0 {
-		errs = append(errs, fmt.Errorf("--timeout must be more than 0, not %s", s.timeout))
-	}
-	return errors.Join(append(errs, checkName("agent-namespace", s.namespace))...)
+	return errors.Join(append(errs, cli.CheckName("agent-namespace", s.namespace))...)
 }
 
-func (s *standby) run(ctx context.Context) error {
+func (s *standby) run(ctx context.Context, _ []string) error {
 	if err := s.complete(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	config, err := clientConfig(s.access)
+	clients, err := s.Connect()
 	if err != nil {
 		return err
 	}
 	var secret *unstructured.Unstructured
 	if !s.remove {
-		if secret, err = s.secret(ctx); err != nil {
+		if _, _, err := s.address.Check(ctx, s.Environment, standbyWork); err != nil {
+			return err
+		}
+		if secret, err = s.address.Secret(s.namespace, standbySecret); err != nil {
 			return err
 		}
 	}
 	if s.here {
-		install, err := newInstaller(config, s.streams.Out)
+		if s.remove {
+			return cli.IgnoreNotFound(clients.Kube.CoreV1().Secrets(s.namespace).Delete(ctx, standbySecret, metav1.DeleteOptions{}))
+		}
+		applier := manifests.NewApplier(s.Environment, clients)
+		changes, err := applier.Plan(ctx, secret)
 		if err != nil {
 			return err
 		}
-		if !s.remove {
-			return install.apply(ctx, secret)
-		}
-		err = install.client.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(s.namespace).Delete(ctx, standbySecret, metav1.DeleteOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return err
+		return applier.Write(ctx, changes)
 	}
-	hub, err := versioned.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	return s.deliver(ctx, hub, secret)
-}
-
-// secret returns the Secret for the agents. It checks the address and the token, if this machine reaches the hub.
-func (s *standby) secret(ctx context.Context) (*unstructured.Unstructured, error) {
-	within, cancel := context.WithTimeout(ctx, hubCheckTimeout)
-	defer cancel()
-	client, err := s.address.client(within, standbyHub, func(format string, args ...any) { say(s.streams.ErrOut, "Warning: "+format, args...) })
-	if err != nil {
-		return nil, err
-	}
-	_, err = client.ClusterV1().ManagedClusters().Get(within, standbyWork, metav1.GetOptions{})
-	switch {
-	case err == nil || missing(err):
-	case apierrors.IsUnauthorized(err):
-		return nil, s.address.rejected(standbyHub)
-	case isCertificateError(err):
-		return nil, fmt.Errorf("standby hub %s: %w", s.address.server, err)
-	default:
-		say(s.streams.ErrOut, "Warning: the standby hub was not checked: %s", printable(err.Error()))
-	}
-	kubeconfig, err := bootstrapKubeconfig(s.address.server, s.address.token, s.address.ca)
-	if err != nil {
-		return nil, err
-	}
-	return toUnstructured(&corev1.Secret{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: standbySecret},
-		Type:       corev1.SecretTypeOpaque,
-		Data:       map[string][]byte{kubeconfigKey: kubeconfig},
-	})
+	return s.deliver(ctx, clients.OCM, secret)
 }
 
 // deliver writes or deletes the ManifestWorks.
@@ -181,14 +142,14 @@ func (s *standby) deliver(ctx context.Context, hub versioned.Interface, secret *
 	}
 	names = slices.Compact(names)
 	var changed atomic.Int64
-	err := forEach(names, func(name string) error {
-		if err := persist(ctx, func(ctx context.Context) error { return setStandby(ctx, hub, name, manifest) }); err != nil {
+	err := cli.ForEach(names, func(name string) error {
+		if err := cli.Persist(ctx, func(ctx context.Context) error { return setStandby(ctx, hub, name, manifest) }); err != nil {
 			return fmt.Errorf("cluster %s: %w", name, err)
 		}
 		changed.Add(1)
 		return nil
 	})
-	say(s.streams.Out, "changed the standby hub of %d of %d clusters", changed.Load(), len(names))
+	s.Say("changed the standby hub of %d of %d clusters", changed.Load(), len(names))
 	return err
 }
 
@@ -196,11 +157,7 @@ func (s *standby) deliver(ctx context.Context, hub versioned.Interface, secret *
 func setStandby(ctx context.Context, hub versioned.Interface, cluster string, manifest []byte) error {
 	works := hub.WorkV1().ManifestWorks(cluster)
 	if manifest == nil {
-		err := works.Delete(ctx, standbyWork, metav1.DeleteOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return err
+		return cli.IgnoreNotFound(works.Delete(ctx, standbyWork, metav1.DeleteOptions{}))
 	}
 	manifests := []workv1.Manifest{{RawExtension: runtime.RawExtension{Raw: manifest}}}
 	work, err := works.Get(ctx, standbyWork, metav1.GetOptions{})

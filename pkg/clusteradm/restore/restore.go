@@ -1,50 +1,39 @@
-package clusteradm
+// Package restore contains the command that completes the restore of a snapshot of a hub.
+package restore
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
-	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
 )
 
 // restoring is the command clusteradm restore.
 type restoring struct {
-	access  *genericclioptions.ConfigFlags
-	streams genericiooptions.IOStreams
-
+	cli.Environment
 	all bool
 }
 
-func newRestore(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
-	r := &restoring{access: access, streams: streams}
-	command := &cobra.Command{
-		Use:   "restore",
-		Short: "Complete the restore of a snapshot of the hub",
-		Long: `Complete the restore of a snapshot of the hub. Agents keep the objects of ManifestWorks and
-ManagedServiceAccounts that the restored hub does not know, until you confirm the restore.`,
-		Args: cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
-	}
-	command.AddCommand(&cobra.Command{
+// New returns the command clusteradm restore.
+func New(env cli.Environment) *cobra.Command {
+	r := &restoring{Environment: env}
+	list := &cobra.Command{
 		Use:   "list [CLUSTER...]",
 		Short: "List the objects that agents keep",
 		Long:  "List the objects that agents keep, as the agents of the clusters report them.",
 		RunE:  func(command *cobra.Command, args []string) error { return r.list(command.Context(), args) },
-	})
+	}
 	confirm := &cobra.Command{
 		Use:   "confirm CLUSTER... | --all",
 		Short: "Let agents delete objects that the restored hub does not know",
@@ -55,36 +44,32 @@ object, first create its ManifestWork or its ManagedServiceAccount again, with t
 		RunE: func(command *cobra.Command, args []string) error { return r.confirm(command.Context(), args) },
 	}
 	confirm.Flags().BoolVar(&r.all, "all", false, "Confirm for all clusters.")
-	command.AddCommand(confirm)
-	return command
+	return cli.Group("restore", "Complete the restore of a snapshot of the hub", `Complete the restore of a snapshot of the hub. Agents keep the objects of ManifestWorks and
+ManagedServiceAccounts that the restored hub does not know, until you confirm the restore.`, list, confirm)
 }
 
 // clusters returns the ManagedClusters with names, or all.
-func (r *restoring) clusters(ctx context.Context, names []string) (versioned.Interface, []clusterv1.ManagedCluster, error) {
-	config, err := clientConfig(r.access)
+func (r *restoring) clusters(ctx context.Context, names []string) (*cli.Clients, []clusterv1.ManagedCluster, error) {
+	clients, err := r.Connect()
 	if err != nil {
 		return nil, nil, err
 	}
-	client, err := versioned.NewForConfig(config)
-	if err != nil {
-		return nil, nil, err
-	}
-	list, err := client.ClusterV1().ManagedClusters().List(ctx, metav1.ListOptions{})
+	list, err := clients.OCM.ClusterV1().ManagedClusters().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, nil, err
 	}
 	if len(names) == 0 {
-		return client, list.Items, nil
+		return clients, list.Items, nil
 	}
 	var found []clusterv1.ManagedCluster
-	for _, name := range unique(names) {
+	for _, name := range sets.List(sets.New(names...)) {
 		i := slices.IndexFunc(list.Items, func(c clusterv1.ManagedCluster) bool { return c.Name == name })
 		if i < 0 {
 			return nil, nil, fmt.Errorf("the hub has no ManagedCluster %s", name)
 		}
 		found = append(found, list.Items[i])
 	}
-	return client, found, nil
+	return clients, found, nil
 }
 
 func (r *restoring) list(ctx context.Context, names []string) error {
@@ -92,14 +77,12 @@ func (r *restoring) list(ctx context.Context, names []string) error {
 	if err != nil {
 		return err
 	}
-	return printRetained(r.streams.Out, clusters)
+	return r.print(clusters)
 }
 
-// printRetained prints what the agents of clusters keep, one line for each object.
-func printRetained(out io.Writer, clusters []clusterv1.ManagedCluster) error {
-	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	row := func(cells ...string) { _, _ = fmt.Fprintln(table, strings.Join(cells, "\t")) } // Flush returns the error
-	row("CLUSTER", "RESTORE", "RETAINED")
+// print prints what the agents of clusters keep, one line for each object.
+func (r *restoring) print(clusters []clusterv1.ManagedCluster) error {
+	table := r.NewTable("CLUSTER", "RESTORE", "RETAINED")
 	for i := range clusters {
 		cluster := &clusters[i]
 		state := "Pending"
@@ -109,19 +92,19 @@ func printRetained(out io.Writer, clusters []clusterv1.ManagedCluster) error {
 		case cluster.PendingRestore() == "":
 			state = "Confirmed"
 		}
-		retained := retainedObjects(cluster)
+		retained := Retained(cluster)
 		if len(retained) == 0 {
-			row(cluster.Name, state, "")
+			table.Row(cluster.Name, state, "")
 		}
 		for _, object := range retained {
-			row(cluster.Name, state, printable(object))
+			table.Row(cluster.Name, state, object)
 		}
 	}
 	return table.Flush()
 }
 
-// retainedObjects returns the objects that the agent of a cluster keeps, as it reports them.
-func retainedObjects(cluster *clusterv1.ManagedCluster) []string {
+// Retained returns the objects that the agent of a cluster keeps, as it reports them.
+func Retained(cluster *clusterv1.ManagedCluster) []string {
 	retained := meta.FindStatusCondition(cluster.Status.Conditions, clusterv1.ManagedClusterConditionObjectsRetained)
 	if retained == nil || retained.Status != metav1.ConditionTrue {
 		return nil
@@ -133,7 +116,7 @@ func (r *restoring) confirm(ctx context.Context, names []string) error {
 	if (len(names) == 0) != r.all {
 		return errors.New("name clusters, or use --all")
 	}
-	client, clusters, err := r.clusters(ctx, names)
+	clients, clusters, err := r.clusters(ctx, names)
 	if err != nil {
 		return err
 	}
@@ -143,7 +126,7 @@ func (r *restoring) confirm(ctx context.Context, names []string) error {
 		id := cluster.PendingRestore()
 		if id == "" {
 			if !r.all {
-				_, _ = fmt.Fprintf(r.streams.Out, "%s: there is no restore to confirm\n", cluster.Name)
+				r.Say("%s: there is no restore to confirm", cluster.Name)
 			}
 			continue
 		}
@@ -153,27 +136,11 @@ func (r *restoring) confirm(ctx context.Context, names []string) error {
 		if err != nil {
 			return err
 		}
-		if _, err := client.ClusterV1().ManagedClusters().Patch(ctx, cluster.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		if _, err := clients.OCM.ClusterV1().ManagedClusters().Patch(ctx, cluster.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", cluster.Name, err))
 			continue
 		}
-		_, _ = fmt.Fprintf(r.streams.Out, "%s: confirmed; its agent deletes the objects that the hub does not know\n", cluster.Name)
+		r.Say("%s: confirmed; its agent deletes the objects that the hub does not know", cluster.Name)
 	}
 	return errors.Join(errs...)
-}
-
-// restoreFindings returns a finding about agents that keep objects.
-func restoreFindings(clusters []clusterv1.ManagedCluster) []finding {
-	const subject = "restored data"
-	var keeping []string
-	for i := range clusters {
-		if objects := retainedObjects(&clusters[i]); len(objects) > 0 {
-			keeping = append(keeping, clusters[i].Name)
-		}
-	}
-	if len(keeping) == 0 {
-		return nil
-	}
-	return []finding{warning(subject, "agents keep objects that the restored hub does not know: "+some(keeping),
-		"run clusteradm restore list; create the ManifestWorks and accounts that must stay again, then run clusteradm restore confirm")}
 }

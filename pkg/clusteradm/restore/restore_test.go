@@ -1,4 +1,4 @@
-package clusteradm
+package restore
 
 import (
 	"bytes"
@@ -6,8 +6,10 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
 )
 
 // TestRestoreListIsPrintable checks that the text of an agent is one line for each object, and cannot pass for a line about
@@ -19,11 +21,11 @@ func TestRestoreListIsPrintable(t *testing.T) {
 		return cluster
 	}
 	var out bytes.Buffer
-	err := printRetained(&out, []clusterv1.ManagedCluster{
+	err := (&restoring{Environment: cli.Environment{IOStreams: genericiooptions.IOStreams{Out: &out}}}).print([]clusterv1.ManagedCluster{
 		reported("good", "Kept:\nConfigMap default/a"), reported("empty", ""), reported("hostile", "Kept:\nConfigMap \x1b[2J\rvictim\tNone\tx\u202e"),
 	})
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if err != nil || len(lines) != 4 || !strings.HasSuffix(lines[1], "ConfigMap default/a") || !strings.HasSuffix(lines[3], `ConfigMap \x1b[2J\rvictim\tNone\tx\u202e`) {
-		t.Errorf("printRetained() = %q, %v, want a header and one printable line for each cluster", lines, err)
+		t.Errorf("print() = %q, %v, want a header and one printable line for each cluster", lines, err)
 	}
 }

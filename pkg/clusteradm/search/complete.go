@@ -1,4 +1,4 @@
-package clusteradm
+package search
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
 )
 
 const (
@@ -20,7 +21,7 @@ const (
 // complete completes the names of properties, and their values given the preceding words.
 // It completes values with a colon only in shells that do not split words at colons.
 func (s *searching) complete(command *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-	client, err := s.client()
+	clients, err := s.Connect()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
@@ -29,7 +30,7 @@ func (s *searching) complete(command *cobra.Command, args []string, word string)
 	terms := searchv1alpha1.SearchTerms{Query: query(args)}
 	end := strings.IndexAny(word, ":=<>!")
 	if end < 0 {
-		schema, err := client.SearchV1alpha1().SearchSchemas().Create(ctx, &searchv1alpha1.SearchSchema{Spec: terms}, metav1.CreateOptions{})
+		schema, err := clients.OCM.SearchV1alpha1().SearchSchemas().Create(ctx, &searchv1alpha1.SearchSchema{Spec: terms}, metav1.CreateOptions{})
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
@@ -47,7 +48,7 @@ func (s *searching) complete(command *cobra.Command, args []string, word string)
 	if comma := strings.LastIndexByte(word, ','); comma >= begin {
 		begin = comma + 1
 	}
-	values, err := client.SearchV1alpha1().SearchCompletions().Create(ctx, &searchv1alpha1.SearchCompletion{
+	values, err := clients.OCM.SearchV1alpha1().SearchCompletions().Create(ctx, &searchv1alpha1.SearchCompletion{
 		Spec: searchv1alpha1.SearchCompletionSpec{SearchTerms: terms, Property: property, Prefix: word[begin:], Limit: ptr.To[int32](completionLimit)},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -55,19 +56,15 @@ func (s *searching) complete(command *cobra.Command, args []string, word string)
 	}
 	var out []string
 	for _, value := range values.Status.Values {
-		if printable(value.Value) != value.Value {
+		text := value.Value
+		if cli.Printable(text) != text {
 			// Control characters in a completion would split it or change the terminal.
 			continue
 		}
-		out = append(out, word[:begin]+quoted(value.Value))
+		if text == "" || strings.ContainsAny(text, " \t,*\"'\\") {
+			text = quote(text)
+		}
+		out = append(out, word[:begin]+text)
 	}
 	return out, cobra.ShellCompDirectiveNoFileComp
-}
-
-// quoted quotes a value so that a query takes it literally.
-func quoted(value string) string {
-	if value != "" && !strings.ContainsAny(value, " \t,*\"'\\") {
-		return value
-	}
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(value) + `"`
 }

@@ -1,4 +1,4 @@
-package clusteradm
+package search
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
 )
 
 // Clusters can report any text, which must not control the terminal of the user.
@@ -22,15 +23,15 @@ func TestOutputCannotControlATerminal(t *testing.T) {
 		show   func(*searching) func(*searchv1alpha1.SearchResult) error
 		want   string
 	}{
-		{outputTable, func(s *searching) func(*searchv1alpha1.SearchResult) error { return s.table },
+		{cli.OutputTable, func(s *searching) func(*searchv1alpha1.SearchResult) error { return s.table },
 			"CLUSTER   KIND   NAMESPACE   NAME                STATUS                AGE\n" +
 				`c1        Pod    a\tb        \x1b]0;title\aweb   up\nc2  Pod  forged   <unknown>` + "\n"},
-		{outputName, func(s *searching) func(*searchv1alpha1.SearchResult) error { return s.names },
+		{cli.OutputName, func(s *searching) func(*searchv1alpha1.SearchResult) error { return s.names },
 			`c1/a\tb/pod/\x1b]0;title\aweb` + "\n"},
 	} {
 		t.Run(test.output, func(t *testing.T) {
 			streams, _, out, _ := genericiooptions.NewTestIOStreams()
-			if err := test.show(&searching{streams: streams})(result); err != nil {
+			if err := test.show(&searching{Environment: cli.Environment{IOStreams: streams}})(result); err != nil {
 				t.Fatal(err)
 			}
 			if got := out.String(); got != test.want || bytes.ContainsAny(out.Bytes(), "\x1b\x07") {

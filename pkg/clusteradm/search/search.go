@@ -1,35 +1,21 @@
-package clusteradm
+// Package search contains the command that searches the fleet.
+package search
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/utils/ptr"
 
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
-	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
-)
-
-const (
-	outputTable = "table"
-	outputJSON  = "json"
-	outputName  = "name"
-
-	searchTimeout = time.Minute
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
 )
 
 const searchExample = `  # The Pods of two namespaces that do not run, in all clusters
@@ -43,8 +29,7 @@ const searchExample = `  # The Pods of two namespaces that do not run, in all cl
 
 // searching is the command clusteradm search.
 type searching struct {
-	access  *genericclioptions.ConfigFlags
-	streams genericiooptions.IOStreams
+	cli.Environment
 
 	output  string
 	limit   int32
@@ -53,8 +38,10 @@ type searching struct {
 	count   bool
 }
 
-func newSearch(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
-	s := &searching{access: access, streams: streams, output: outputTable, limit: 1000}
+// New returns the command clusteradm search.
+func New(env cli.Environment) *cobra.Command {
+	s := &searching{Environment: env, output: cli.OutputTable, limit: 1000}
+	timeout := time.Minute
 	command := &cobra.Command{
 		Use:   "search QUERY...",
 		Short: "Find resources of the hub and of all managed clusters",
@@ -67,9 +54,7 @@ make a value literal. Properties and values are completed in the shell.`,
 		Example:           searchExample,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: s.complete,
-		RunE: func(command *cobra.Command, args []string) error {
-			return s.run(command.Context(), query(args))
-		},
+		RunE:              cli.Within(&timeout, s.run),
 	}
 	flags := command.Flags()
 	flags.StringVarP(&s.output, "output", "o", s.output, "Output format: table, json or name.")
@@ -90,31 +75,26 @@ func query(args []string) string {
 			words = append(words, arg)
 			continue
 		}
-		words = append(words, `"`+strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(arg)+`"`)
+		words = append(words, quote(arg))
 	}
 	return strings.Join(words, " ")
 }
 
-func (s *searching) client() (versioned.Interface, error) {
-	config, err := s.access.ToRESTConfig()
-	if err != nil {
-		return nil, err
-	}
-	return versioned.NewForConfig(config)
+// quote quotes a text so that a query takes it literally.
+func quote(text string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
 }
 
-func (s *searching) run(ctx context.Context, text string) error {
-	if s.output != outputTable && s.output != outputJSON && s.output != outputName {
-		return fmt.Errorf("--output must be %s, %s or %s, not %q", outputTable, outputJSON, outputName, s.output)
+func (s *searching) run(ctx context.Context, args []string) error {
+	if err := cli.OneOf("output", s.output, cli.OutputTable, cli.OutputJSON, cli.OutputName); err != nil {
+		return err
 	}
-	client, err := s.client()
+	clients, err := s.Connect()
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
-	defer cancel()
 	search := &searchv1alpha1.Search{Spec: searchv1alpha1.SearchSpec{SearchRequest: searchv1alpha1.SearchRequest{
-		SearchTerms: searchv1alpha1.SearchTerms{Query: text}, OrderBy: s.orderBy, Limit: ptr.To(s.limit),
+		SearchTerms: searchv1alpha1.SearchTerms{Query: query(args)}, OrderBy: s.orderBy, Limit: ptr.To(s.limit),
 	}}}
 	switch {
 	case s.count:
@@ -122,29 +102,23 @@ func (s *searching) run(ctx context.Context, text string) error {
 	case s.related:
 		search.Spec.Output = searchv1alpha1.OutputRelated
 	}
-	found, err := client.SearchV1alpha1().Searches().Create(ctx, search, metav1.CreateOptions{})
+	found, err := clients.OCM.SearchV1alpha1().Searches().Create(ctx, search, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
 	for _, warning := range found.Status.Warnings {
-		if _, err := fmt.Fprintf(s.streams.ErrOut, "Warning: %s\n", warning); err != nil {
-			return err
-		}
+		s.Warn("%s", warning)
 	}
 	switch {
-	case s.output == outputJSON:
-		encoder := json.NewEncoder(s.streams.Out)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(found.Status)
+	case s.output == cli.OutputJSON:
+		return s.WriteJSON(found.Status)
 	case s.count:
-		_, err := fmt.Fprintln(s.streams.Out, found.Status.Count)
+		_, err := fmt.Fprintln(s.Out, found.Status.Count)
 		return err
+	case s.output == cli.OutputName:
+		return s.names(&found.Status.SearchResult)
 	}
-	show := s.table
-	if s.output == outputName {
-		show = s.names
-	}
-	return show(&found.Status.SearchResult)
+	return s.table(&found.Status.SearchResult)
 }
 
 // found is a row of the output.
@@ -180,76 +154,41 @@ func (s *searching) shown(result *searchv1alpha1.SearchResult) ([]*found, error)
 	for _, items := range lists {
 		first := len(all)
 		for i := range items {
-			one, err := newFound(&items[i])
+			row, err := newFound(&items[i])
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, one)
+			all = append(all, row)
 		}
 		if len(s.orderBy) == 0 {
-			slices.SortStableFunc(all[first:], compareFound)
+			slices.SortStableFunc(all[first:], func(a, b *found) int {
+				return slices.Compare([]string{a.cluster, a.kind, a.namespace, a.name}, []string{b.cluster, b.kind, b.namespace, b.name})
+			})
 		}
 	}
 	return all, nil
 }
 
-func compareFound(a, b *found) int {
-	return cmp.Or(strings.Compare(a.cluster, b.cluster), strings.Compare(a.kind, b.kind),
-		strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name))
-}
-
 func (s *searching) table(result *searchv1alpha1.SearchResult) error {
 	if result.Count == 0 {
-		_, err := fmt.Fprintln(s.streams.ErrOut, "No resources found")
-		return err
-	}
-	w := printers.GetNewTabWriter(s.streams.Out)
-	if err := row(w, "CLUSTER", "KIND", "NAMESPACE", "NAME", "STATUS", "AGE"); err != nil {
+		_, err := fmt.Fprintln(s.ErrOut, "No resources found")
 		return err
 	}
 	all, err := s.shown(result)
 	if err != nil {
 		return err
 	}
+	table := s.NewTable("CLUSTER", "KIND", "NAMESPACE", "NAME", "STATUS", "AGE")
 	for _, f := range all {
-		if err := row(w, f.cluster, f.kind, f.namespace, f.name, f.status, f.age); err != nil {
-			return err
-		}
+		table.Row(f.cluster, f.kind, f.namespace, f.name, f.status, f.age)
 	}
-	if err := w.Flush(); err != nil {
+	if err := table.Flush(); err != nil {
 		return err
 	}
 	if shown := int64(len(result.Items)); shown < result.Count {
-		_, err = fmt.Fprintf(s.streams.ErrOut, "%d of %d resources; --limit shows more\n", shown, result.Count)
+		_, err = fmt.Fprintf(s.ErrOut, "%d of %d resources; --limit shows more\n", shown, result.Count)
 	}
 	return err
-}
-
-func row(w io.Writer, cells ...string) error {
-	for i := range cells {
-		cells[i] = printable(cells[i])
-	}
-	_, err := fmt.Fprintln(w, strings.Join(cells, "\t"))
-	return err
-}
-
-// printable returns a text on one line that cannot control a terminal, because reported
-// text can be hostile.
-func printable(text string) string {
-	hidden := func(r rune) bool { return !unicode.IsGraphic(r) }
-	if strings.IndexFunc(text, hidden) < 0 {
-		return text
-	}
-	var b strings.Builder
-	for _, r := range text {
-		if hidden(r) {
-			quoted := strconv.QuoteRuneToGraphic(r)
-			b.WriteString(quoted[1 : len(quoted)-1])
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
 }
 
 // names prints one line per resource: cluster, namespace if it has one, kind and name.
@@ -263,7 +202,7 @@ func (s *searching) names(result *searchv1alpha1.SearchResult) error {
 		if f.namespace != "" {
 			parts = append(parts, f.namespace)
 		}
-		if _, err := fmt.Fprintln(s.streams.Out, printable(strings.Join(append(parts, strings.ToLower(f.kind), f.name), "/"))); err != nil {
+		if _, err := fmt.Fprintln(s.Out, cli.Printable(strings.Join(append(parts, strings.ToLower(f.kind), f.name), "/"))); err != nil {
 			return err
 		}
 	}
