@@ -78,18 +78,21 @@ func (d *hubDoctor) checkServer(ctx context.Context) []cli.Finding {
 	defer client.CloseIdleConnections()
 
 	base := "https://" + address
-	state, ready, err := presented(ctx, client, base+"/readyz?verbose")
+	ready, err := get(ctx, client, base+"/readyz?verbose")
+	if err == nil && (ready.tls == nil || len(ready.tls.PeerCertificates) == 0) {
+		err = errors.New("the server presented no certificate")
+	}
 	if err != nil {
 		return append(findings, undecided(subject, "cannot be reached from here: "+err.Error(), "see the line of the APIServices for the view of the hub; read the log of the server"))
 	}
 	const presentedCertificate = "serving certificate of the server"
-	certificate := validity(presentedCertificate, state.PeerCertificates[0], renewCertificate)
+	certificate := validity(presentedCertificate, ready.tls.PeerCertificates[0], renewCertificate)
 	findings = append(findings, certificate, ready.clock("clock of the server"))
 	if certificate.State == cli.StateBad || len(bundle) == 0 {
 		// Do not report what an unverified server says. The APIServices have a finding too.
 		return findings
 	}
-	if err := verify(state, bundle, manifests.ServerName+"."+manifests.HubNamespace+".svc"); err != nil {
+	if err := verify(ready.tls, bundle, manifests.ServerName+"."+manifests.HubNamespace+".svc"); err != nil {
 		return append(findings, cli.Bad(presentedCertificate, "the caBundle of the APIServices does not verify it: "+err.Error(), renewCertificate))
 	}
 	findings = append(findings, d.readiness(ctx, client, base, ready)...)
@@ -236,21 +239,6 @@ func (d *hubDoctor) serverClient() (client *http.Client, credentials bool, err e
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: settings}}, credentials, nil
 }
 
-// presented sends a GET request and returns the state of the TLS connection too.
-func presented(ctx context.Context, client *http.Client, address string) (*tls.ConnectionState, *response, error) {
-	var state *tls.ConnectionState
-	settings := client.Transport.(*http.Transport).TLSClientConfig
-	settings.VerifyConnection = func(of tls.ConnectionState) error {
-		state = &of
-		return nil
-	}
-	answer, err := get(ctx, client, address)
-	if err == nil && state == nil {
-		err = errors.New("the server presented no certificate")
-	}
-	return state, answer, err
-}
-
 // readinessRemedies are what to do if a readiness check of the server fails.
 var readinessRemedies = map[string]string{
 	"etcd":                "start etcd, and check --etcd-servers and the network between the server and etcd",
@@ -342,6 +330,9 @@ func (d *hubDoctor) serverVersion(ctx context.Context, client *http.Client, base
 	return skew(subject, version.Of(info), version.Short())
 }
 
+// quota is the labels of the metrics of quotas. Other metrics that the doctor reads have no labels.
+type quota struct{ limit, resource string }
+
 // measured returns findings about storage and quotas from the metrics of the server.
 func (d *hubDoctor) measured(ctx context.Context, client *http.Client, base string, credentials bool) []cli.Finding {
 	const subject = "storage and quotas"
@@ -361,15 +352,19 @@ func (d *hubDoctor) measured(ctx context.Context, client *http.Client, base stri
 	if err != nil {
 		return []cli.Finding{cli.Unknown(subject, err)}
 	}
-	values := func(name string) map[string]float64 {
-		out := map[string]float64{}
+	values := func(name string) map[quota]float64 {
+		out := map[quota]float64{}
 		for _, metric := range families[name].GetMetric() {
-			var labels []string
+			var labels quota
 			for _, label := range metric.Label {
-				labels = append(labels, label.GetName()+"="+label.GetValue())
+				switch label.GetName() {
+				case "limit":
+					labels.limit = label.GetValue()
+				case "resource":
+					labels.resource = label.GetValue()
+				}
 			}
-			slices.Sort(labels)
-			out[strings.Join(labels, ",")] = metric.GetGauge().GetValue()
+			out[labels] = metric.GetGauge().GetValue()
 		}
 		return out
 	}
@@ -377,23 +372,23 @@ func (d *hubDoctor) measured(ctx context.Context, client *http.Client, base stri
 }
 
 // storageFinding returns the finding about the space of the embedded etcd.
-func storageFinding(values func(string) map[string]float64) cli.Finding {
+func storageFinding(values func(string) map[quota]float64) cli.Finding {
 	const subject, remedy = "storage", "delete objects; the server returns the space within minutes; or restart the server with a larger --data-quota-bytes, and a larger volume"
-	size, quota := values("hub_apiserver_etcd_size_bytes")[""], values("hub_apiserver_etcd_quota_bytes")[""]
-	use := fmt.Sprintf("%.0f of %.0f MiB", size/(1<<20), quota/(1<<20))
+	size, bound := values("hub_apiserver_etcd_size_bytes")[quota{}], values("hub_apiserver_etcd_quota_bytes")[quota{}]
+	use := fmt.Sprintf("%.0f of %.0f MiB", size/(1<<20), bound/(1<<20))
 	switch {
-	case quota == 0:
+	case bound == 0:
 		return cli.Healthy(subject, "external etcd: its own alarms show whether it is full")
-	case values("hub_apiserver_etcd_out_of_space")[""] > 0:
+	case values("hub_apiserver_etcd_out_of_space")[quota{}] > 0:
 		return cli.Bad(subject, "etcd full: the embedded etcd rejects writes at its quota, "+use, remedy)
-	case size >= nearQuota*quota:
+	case size >= nearQuota*bound:
 		return cli.Warning(subject, "the embedded etcd uses "+use, remedy)
 	}
 	return cli.Healthy(subject, "the embedded etcd uses "+use)
 }
 
 // quotas returns findings about the quotas of namespaces.
-func (d *hubDoctor) quotas(ctx context.Context, values func(string) map[string]float64) []cli.Finding {
+func (d *hubDoctor) quotas(ctx context.Context, values func(string) map[quota]float64) []cli.Finding {
 	const subject = "quotas of namespaces"
 	used := values("hub_apiserver_quota_used_max")
 	var findings []cli.Finding
@@ -402,7 +397,7 @@ func (d *hubDoctor) quotas(ctx context.Context, values func(string) map[string]f
 		if limit == 0 || share < nearQuota {
 			continue
 		}
-		kind, resource := labelOf(labels, "limit"), labelOf(labels, "resource")
+		kind, resource := labels.limit, labels.resource
 		where := ""
 		if kind == "objects" {
 			where = d.fullest(ctx, resource)
@@ -421,15 +416,6 @@ func (d *hubDoctor) quotas(ctx context.Context, values func(string) map[string]f
 	}
 	slices.SortFunc(findings, func(a, b cli.Finding) int { return strings.Compare(a.State+a.Cause, b.State+b.Cause) })
 	return findings
-}
-
-func labelOf(labels, name string) string {
-	for label := range strings.SplitSeq(labels, ",") {
-		if value, ok := strings.CutPrefix(label, name+"="); ok {
-			return value
-		}
-	}
-	return ""
 }
 
 // fullest names the namespace with the most objects of a resource, or returns an empty string if
