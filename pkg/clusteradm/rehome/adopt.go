@@ -27,14 +27,13 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/rehoming"
 )
 
-// Keys of the record of an adoption, and phases before the last one.
+// Keys of the record of an adoption, and phases before the last one. An earlier release recorded one more.
 const (
 	adoptionArchive = "archive"
 	adoptionTime    = "adopted-at"
 
 	phaseImporting = "Importing"
 	phaseRaising   = "RaisingEpoch"
-	phaseRaised    = "EpochRaised"
 )
 
 // adoption is the command clusteradm hub adopt.
@@ -124,30 +123,24 @@ func (a *adoption) run(ctx context.Context, args []string) error {
 		a.Say("the adoption is possible, with epoch %d; nothing was changed", a.epoch.Number)
 		return nil
 	}
-	finish := []handover.Step{
+	// Once a cluster may have the epoch, agents and users work with this hub, and the file is outdated. To raise the epoch again
+	// changes nothing.
+	steps := []handover.Step{
+		{Name: "raise the epoch", Run: a.raise},
 		{Name: "reserve the IAM identities of the clusters", Run: a.claimRoles},
 		{Name: "start the controllers of the server", Run: func(ctx context.Context) error { return handover.Release(ctx, a.Kube) }},
 		{Name: "record the end of the adoption", Run: func(ctx context.Context) error { return a.record(ctx, handover.AdoptionDone) }},
 	}
-	raise := append([]handover.Step{
-		{Name: "raise the epoch", Run: a.raise},
-		{Name: "record that the epoch is raised", Run: func(ctx context.Context) error { return a.record(ctx, phaseRaised) }},
-	}, finish...)
-	steps := append([]handover.Step{
-		{Name: "check all objects", Run: a.check},
-		{Name: "record the adoption", Run: func(ctx context.Context) error { return a.record(ctx, phaseImporting) }},
-		{Name: "stop the controllers of the server", Run: func(ctx context.Context) error { return handover.Hold(ctx, a.Kube) }},
-		{Name: "create namespaces", Run: func(ctx context.Context) error { return a.createNamespaces(ctx, metav1.CreateOptions{}) }},
-		{Name: "wait until all replicas have stopped", Run: func(ctx context.Context) error { return handover.WaitNoticed(ctx, a.Kube) }},
-		{Name: "import the objects", Run: a.importAll},
-		{Name: "record that all objects are imported", Run: func(ctx context.Context) error { return a.record(ctx, phaseRaising) }},
-	}, raise...)
-	// Once a cluster may have the epoch, agents and users work with this hub, and the file is outdated.
-	switch a.phase {
-	case phaseRaising:
-		steps = raise
-	case phaseRaised:
-		steps = finish
+	if a.phase == "" || a.phase == phaseImporting {
+		steps = append([]handover.Step{
+			{Name: "check all objects", Run: a.check},
+			{Name: "record the adoption", Run: func(ctx context.Context) error { return a.record(ctx, phaseImporting) }},
+			{Name: "stop the controllers of the server", Run: func(ctx context.Context) error { return handover.Hold(ctx, a.Kube) }},
+			{Name: "create namespaces", Run: func(ctx context.Context) error { return a.createNamespaces(ctx, metav1.CreateOptions{}) }},
+			{Name: "wait until all replicas have stopped", Run: func(ctx context.Context) error { return handover.WaitNoticed(ctx, a.Kube) }},
+			{Name: "import the objects", Run: a.importAll},
+			{Name: "record that all objects are imported", Run: func(ctx context.Context) error { return a.record(ctx, phaseRaising) }},
+		}, steps...)
 	}
 	if err := handover.RunSteps(ctx, a.Environment, "run the command again to continue", steps); err != nil {
 		return err
