@@ -3,7 +3,6 @@ package accept
 import (
 	"context"
 	"crypto/x509"
-	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -38,13 +37,10 @@ func (a *accepting) decidePublic(ctx context.Context, cluster *clusterv1.Managed
 		a.Warn("%s: this hub does not store --reason", cluster.Name)
 	}
 	if cluster.Spec.HubAcceptsClient == a.deny {
-		patch, err := json.Marshal(map[string]any{
+		patch := cli.MergePatch(map[string]any{
 			"metadata": map[string]any{"uid": cluster.UID, "resourceVersion": cluster.ResourceVersion},
 			"spec":     map[string]any{"hubAcceptsClient": !a.deny},
 		})
-		if err != nil {
-			return err
-		}
 		if _, err := a.OCM.ClusterV1().ManagedClusters().Patch(ctx, cluster.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: cli.FieldManager}); err != nil {
 			return err
 		}

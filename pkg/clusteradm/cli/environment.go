@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -97,4 +98,14 @@ func Missing(err error) bool {
 		return false
 	}
 	return status.Status().Details.Name != "" && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+// MergePatch returns a JSON merge patch.
+func MergePatch(fields map[string]any) []byte {
+	patch, err := json.Marshal(fields)
+	if err != nil {
+		// Strings, and maps and structs of strings, can always be encoded.
+		panic(err)
+	}
+	return patch
 }

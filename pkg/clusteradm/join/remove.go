@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -28,14 +27,11 @@ const AgentClusterRole = "open-cluster-management:agent"
 // setNotAccepted revokes the acceptance. Hubs that run OCM allow a cluster to update its
 // ManagedCluster, but not to patch it.
 func setNotAccepted(ctx context.Context, clusters clusterclient.ManagedClusterInterface, cluster *clusterv1.ManagedCluster) error {
-	patch, err := json.Marshal(map[string]any{
+	patch := cli.MergePatch(map[string]any{
 		"metadata": map[string]any{"uid": cluster.UID},
 		"spec":     map[string]any{"hubAcceptsClient": false},
 	})
-	if err != nil {
-		return err
-	}
-	_, err = clusters.Patch(ctx, cluster.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: cli.FieldManager})
+	_, err := clusters.Patch(ctx, cluster.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: cli.FieldManager})
 	if !apierrors.IsForbidden(err) {
 		return err
 	}

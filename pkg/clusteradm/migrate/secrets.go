@@ -2,7 +2,6 @@ package migrate
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -43,10 +42,7 @@ func (m *migration) accountSecrets(ctx context.Context, kept bool, owners func(o
 		if len(references) == len(secret.OwnerReferences) {
 			continue
 		}
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"ownerReferences": references, "resourceVersion": secret.ResourceVersion}})
-		if err != nil {
-			return err
-		}
+		patch := cli.MergePatch(map[string]any{"metadata": map[string]any{"ownerReferences": references, "resourceVersion": secret.ResourceVersion}})
 		if _, err := client.Namespace(secret.Namespace).Patch(ctx, secret.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: cli.FieldManager}); cli.IgnoreNotFound(err) != nil {
 			errs = append(errs, fmt.Errorf("secret/%s in %s: %w", secret.Name, secret.Namespace, err))
 		}

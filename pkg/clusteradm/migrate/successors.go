@@ -233,13 +233,10 @@ func (m *migration) advance(ctx context.Context, s successor) (why string, wait 
 	}
 	if former.GetDeletionTimestamp() == nil {
 		// If anybody changes the ManifestWork after it was checked, the patch is a conflict.
-		orphan, err := json.Marshal(map[string]any{
+		orphan := cli.MergePatch(map[string]any{
 			"metadata": map[string]any{"uid": former.GetUID(), "resourceVersion": former.GetResourceVersion()},
 			"spec":     map[string]any{"deleteOption": map[string]any{"propagationPolicy": workv1.DeletePropagationPolicyTypeOrphan}},
 		})
-		if err != nil {
-			return "", false, err
-		}
 		patched, err := works.Patch(ctx, s.Former, types.MergePatchType, orphan, metav1.PatchOptions{FieldManager: cli.FieldManager})
 		if err != nil {
 			return "", false, err
@@ -264,12 +261,9 @@ func (s successor) adopt(ctx context.Context, works dynamic.ResourceInterface, w
 	if len(owners) > 0 {
 		return "manifestwork/" + s.name() + ", which replaces it, has another owner", false, nil
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+	patch := cli.MergePatch(map[string]any{"metadata": map[string]any{
 		"uid": work.GetUID(), "resourceVersion": work.GetResourceVersion(), "ownerReferences": []metav1.OwnerReference{s.owner()},
 	}})
-	if err != nil {
-		return "", false, err
-	}
 	_, err = works.Patch(ctx, s.name(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: cli.FieldManager})
 	return "", false, cli.IgnoreNotFound(err)
 }

@@ -3,7 +3,6 @@ package restore
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -130,12 +129,9 @@ func (r *restoring) confirm(ctx context.Context, names []string) error {
 			}
 			continue
 		}
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		patch := cli.MergePatch(map[string]any{"metadata": map[string]any{
 			"uid": cluster.UID, "annotations": map[string]string{clusterv1.RestoreConfirmedAnnotation: id},
 		}})
-		if err != nil {
-			return err
-		}
 		if _, err := clients.OCM.ClusterV1().ManagedClusters().Patch(ctx, cluster.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", cluster.Name, err))
 			continue
