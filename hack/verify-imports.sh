@@ -67,6 +67,7 @@ done <<-'ROWS'
 	pkg/reconcile /pkg/apis/work/v1
 	pkg/render/clusterpermission /test/framework
 	pkg/clusteradm /test/localhub
+	pkg/clusteradm/cli /pkg/clusteradm/install
 	pkg/search/postgres /test/postgrestest
 ROWS
 

@@ -2,9 +2,16 @@ package clusteradm
 
 import (
 	"bytes"
-	"encoding/pem"
+	"errors"
+	"io"
 	"strings"
 	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
 )
 
 const (
@@ -60,6 +67,28 @@ func (o outcome) shows(t *testing.T, texts ...string) {
 	}
 }
 
-func pemOf(der []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+// decodeManifests returns the objects of a stream of YAML documents.
+func decodeManifests(t *testing.T, content string) []*unstructured.Unstructured {
+	t.Helper()
+	var objects []*unstructured.Unstructured
+	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(content), 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		if err := decoder.Decode(&object.Object); errors.Is(err, io.EOF) {
+			return objects
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		objects = append(objects, object)
+	}
+}
+
+// deploymentIn returns a Deployment of the manifests.
+func deploymentIn(t *testing.T, objects []*unstructured.Unstructured, name string) *appsv1.Deployment {
+	t.Helper()
+	deployment := &appsv1.Deployment{}
+	if _, err := manifests.Find(objects, manifests.KindDeployment, name, deployment); err != nil {
+		t.Fatal(err)
+	}
+	return deployment
 }

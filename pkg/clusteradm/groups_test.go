@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	accessv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/access/v1alpha1"
 )
@@ -29,12 +31,13 @@ func TestGroupsAreNotSplit(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(&review) // the client notices a failure
 	}))
 	t.Cleanup(hub.Close)
-	content, err := bootstrapKubeconfig(hub.URL, "token", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := clientcmdapi.NewConfig()
+	config.Clusters["hub"] = &clientcmdapi.Cluster{Server: hub.URL}
+	config.AuthInfos["user"] = &clientcmdapi.AuthInfo{Token: "token"}
+	config.Contexts["hub"] = &clientcmdapi.Context{Cluster: "hub", AuthInfo: "user"}
+	config.CurrentContext = "hub"
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(kubeconfig, content, 0o600); err != nil {
+	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
 		t.Fatal(err)
 	}
 
@@ -70,8 +73,9 @@ func TestGroupsAreNotSplit(t *testing.T) {
 
 func TestAcceptDoesNotSplitRequesters(t *testing.T) {
 	runCommand(t, "accept", "--clusters=cluster1", "--requesters=alice,bob").refused(t, `--requesters "alice,bob"`, "once for each user")
-	a := &accepting{clusters: []string{"cluster1"}, requesters: []string{"CN=agent,O=example", "bob"}, timeout: defaultTimeout}
-	if err := a.complete(); err != nil {
-		t.Errorf("complete() with requesters %q = %v, want no error", a.requesters, err)
+	hub, accept := newDecidingHub(t)
+	accept("--requesters=CN=agent,O=example", "--requesters=bob").done(t)
+	if got := hub.decisions["c1"].Spec.Requesters; !slices.Equal(got, []string{"CN=agent,O=example", "bob"}) {
+		t.Errorf("requesters of the decision = %q, want 2", got)
 	}
 }

@@ -5,8 +5,11 @@ import (
 	"strings"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/program"
 )
 
 func TestInitRefuses(t *testing.T) {
@@ -34,6 +37,7 @@ func TestInitRefuses(t *testing.T) {
 		"the agent without csr":             {[]string{"--local-cluster", "--local-cluster-image=a", "--registration-auth=aws-irsa", "--hub-cluster-arn=" + hubARN}, []string{"--local-cluster requires --registration-auth=csr"}},
 		"the agent of an unknown release":   {[]string{"--local-cluster"}, []string{"--local-cluster requires --local-cluster-image"}},
 		"the agent of an external server":   {[]string{"--local-cluster", "--apiserver=external"}, []string{"--local-cluster excludes --apiserver=external"}},
+		"a standby hub":                     {[]string{"--standby"}, []string{"--standby excludes"}},
 		"unknown --apiserver":               {[]string{"--apiserver=cloud"}, []string{"--apiserver must be deploy or external"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -46,19 +50,13 @@ func TestInitPrintsManifests(t *testing.T) {
 	got := runCommand(t, "init", "--output-manifests", "--image=registry.example.com/hub:v1", "--registration-auth=csr,awsirsa", "--hub-cluster-arn="+hubARN,
 		"--eks-auth=ConfigMap", "--irsa-manage-roles=false", "--aws-resource-tags=team=a", "--auto-approved-arn-patterns=arn:aws:eks:[a-z0-9-]{1,20}:1:cluster/x",
 		"--etcd-servers=https://a:2379,https://b:2379", "--search-engine=none").done(t)
-	objects, err := decodeManifests([]byte(got.out))
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := decodeManifests(t, got.out)
 	found := map[string]bool{}
 	for _, object := range objects {
-		found[display(object)] = true
-		switch display(object) {
-		case "deployment.apps/hub-apiserver in " + hubNamespace:
-			deployment := &appsv1.Deployment{}
-			if err := fromUnstructured(object, deployment); err != nil {
-				t.Fatal(err)
-			}
+		found[manifests.Display(object)] = true
+		switch manifests.Display(object) {
+		case "deployment.apps/hub-apiserver in " + manifests.HubNamespace:
+			deployment := deploymentIn(t, objects, manifests.ServerName)
 			args := deployment.Spec.Template.Spec.Containers[0].Args
 			for _, arg := range []string{
 				"--registration-auth=csr,aws-irsa", "--hub-cluster-arn=" + hubARN, "--eks-auth=ConfigMap", "--irsa-manage-roles=false",
@@ -72,8 +70,8 @@ func TestInitPrintsManifests(t *testing.T) {
 			if *deployment.Spec.Replicas != 2 {
 				t.Errorf("replicas of the server = %d, want 2", *deployment.Spec.Replicas)
 			}
-		case "serviceaccount/hub-apiserver in " + hubNamespace:
-			if role := object.GetAnnotations()[roleARNAnnotation]; role != "arn:aws:iam::123456789012:role/hub-cluster1_managed-cluster-identity-creator" {
+		case "serviceaccount/hub-apiserver in " + manifests.HubNamespace:
+			if role := object.GetAnnotations()[program.RoleARNAnnotation]; role != "arn:aws:iam::123456789012:role/hub-cluster1_managed-cluster-identity-creator" {
 				t.Errorf("role annotation of the server = %q, want the identity creator of hub-cluster1", role)
 			}
 		}
@@ -88,7 +86,7 @@ func TestInitPrintsManifests(t *testing.T) {
 			t.Errorf("printed manifests = %v, want them to contain %s", found, name)
 		}
 	}
-	if found["secret/hub-apiserver-serving in "+hubNamespace] {
+	if found["secret/hub-apiserver-serving in "+manifests.HubNamespace] {
 		t.Error("printed manifests contain the Secret of the serving certificate, want none: the server creates it")
 	}
 	if found["apiservice.apiregistration.k8s.io/v1alpha1.search.open-cluster-management.io"] {
@@ -103,18 +101,12 @@ func TestInitDoesNotSplitValues(t *testing.T) {
 		"--auto-approved-csr-identities=CN=ops,OU=teams,DC=example,DC=com", "--auto-approved-csr-identities=system:serviceaccount:ops:agent",
 	}
 	args := []string{"init", "--output-manifests", "--image=registry.example.com/hub:v1", "--registration-auth=csr,aws-irsa", "--hub-cluster-arn=" + hubARN, "--auto-approved-csr-identities="}
-	objects, err := decodeManifests([]byte(runCommand(t, append(args, values...)...).done(t).out))
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := decodeManifests(t, runCommand(t, append(args, values...)...).done(t).out)
 	for _, object := range objects {
-		if object.GetKind() != kindDeployment {
+		if object.GetKind() != manifests.KindDeployment {
 			continue
 		}
-		deployment := &appsv1.Deployment{}
-		if err := fromUnstructured(object, deployment); err != nil {
-			t.Fatal(err)
-		}
+		deployment := deploymentIn(t, objects, manifests.ServerName)
 		rendered := slices.DeleteFunc(deployment.Spec.Template.Spec.Containers[0].Args, func(arg string) bool { return !strings.HasPrefix(arg, "--auto-approved-") })
 		if !slices.Equal(rendered, values) {
 			t.Errorf("arguments of the server = %q, want %q", rendered, values)
@@ -128,14 +120,11 @@ func TestInitServingCertificates(t *testing.T) {
 		args, volumes []string
 		annotation    string
 	}{
-		servingSelfSigned:  {[]string{"--serving-certificate-secret=" + servingSecret}, nil, "open-cluster-management.io/inject-ca-from-secret"},
-		servingCertManager: {[]string{"--tls-cert-file=/certs/tls.crt", "--tls-private-key-file=/certs/tls.key"}, []string{servingSecret}, "cert-manager.io/inject-ca-from"},
+		"self-signed":  {[]string{"--serving-certificate-secret=" + manifests.ServingSecret}, nil, "open-cluster-management.io/inject-ca-from-secret"},
+		"cert-manager": {[]string{"--tls-cert-file=/certs/tls.crt", "--tls-private-key-file=/certs/tls.key"}, []string{manifests.ServingSecret}, "cert-manager.io/inject-ca-from"},
 	} {
 		t.Run(source, func(t *testing.T) {
-			objects, err := decodeManifests([]byte(runCommand(t, "init", "--output-manifests", "--image=registry.example.com/hub:v1", "--proxy-accounts", "--serving-certificates="+source).done(t).out))
-			if err != nil {
-				t.Fatal(err)
-			}
+			objects := decodeManifests(t, runCommand(t, "init", "--output-manifests", "--image=registry.example.com/hub:v1", "--proxy-accounts", "--serving-certificates="+source).done(t).out)
 			if !slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool {
 				return o.GetName() == "v1alpha1.proxy.open-cluster-management.io"
 			}) {
@@ -143,16 +132,13 @@ func TestInitServingCertificates(t *testing.T) {
 			}
 			for _, object := range objects {
 				switch object.GetKind() {
-				case kindAPIService:
+				case cli.KindAPIService:
 					if annotations := object.GetAnnotations(); len(annotations) != 1 || annotations[want.annotation] == "" {
-						t.Errorf("annotations of %s = %v, want only %s", display(object), annotations, want.annotation)
+						t.Errorf("annotations of %s = %v, want only %s", manifests.Display(object), annotations, want.annotation)
 					}
-				case kindDeployment:
-					deployment := &appsv1.Deployment{}
-					if err := fromUnstructured(object, deployment); err != nil {
-						t.Fatal(err)
-					}
-					if wanted := "--runtime-config=" + proxyAccountsVersion + "=true"; !slices.Contains(deployment.Spec.Template.Spec.Containers[0].Args, wanted) {
+				case manifests.KindDeployment:
+					deployment := deploymentIn(t, objects, manifests.ServerName)
+					if wanted := "--runtime-config=proxy.open-cluster-management.io/v1alpha1=true"; !slices.Contains(deployment.Spec.Template.Spec.Containers[0].Args, wanted) {
 						t.Errorf("arguments with --proxy-accounts lack %s", wanted)
 					}
 					var args, volumes []string
@@ -177,15 +163,10 @@ func TestInitServingCertificates(t *testing.T) {
 
 // TestInitLocalCluster checks that the agent of the hub registers with an identity that the server accepts.
 func TestInitLocalCluster(t *testing.T) {
-	objects, err := decodeManifests([]byte(runCommand(t, "init", "--output-manifests", "--local-cluster", "--image=registry.example.com/hub-apiserver:v1",
-		"--auto-approved-csr-identities="+localAgent, "--auto-approved-csr-identities=alice").done(t).out))
-	if err != nil {
-		t.Fatal(err)
-	}
-	agent, _, err := deploymentIn(objects, agentName)
-	if err != nil {
-		t.Fatal(err)
-	}
+	const localCluster, localAgent = "local-cluster", "system:serviceaccount:open-cluster-management-agent:agent"
+	objects := decodeManifests(t, runCommand(t, "init", "--output-manifests", "--local-cluster", "--image=registry.example.com/hub-apiserver:v1",
+		"--auto-approved-csr-identities="+localAgent, "--auto-approved-csr-identities=alice").done(t).out)
+	agent := deploymentIn(t, objects, manifests.AgentName)
 	if user := "system:serviceaccount:" + agent.Namespace + ":" + agent.Spec.Template.Spec.ServiceAccountName; user != localAgent {
 		t.Errorf("user of the agent = %s, want %s", user, localAgent)
 	}
@@ -193,10 +174,7 @@ func TestInitLocalCluster(t *testing.T) {
 	if container.Image != "registry.example.com/hub-apiserver-agent:v1" || !slices.Contains(container.Args, "--cluster-name="+localCluster) {
 		t.Errorf("the agent has the image %s and the arguments %q, want the release of the server and --cluster-name=%s", container.Image, container.Args, localCluster)
 	}
-	server, _, err := deploymentIn(objects, serverName)
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := deploymentIn(t, objects, manifests.ServerName)
 	approval := slices.DeleteFunc(server.Spec.Template.Spec.Containers[0].Args, func(arg string) bool {
 		return !strings.HasPrefix(arg, "--auto-approved-") && !strings.HasPrefix(arg, "--feature-gates=")
 	})

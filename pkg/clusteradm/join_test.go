@@ -1,17 +1,8 @@
 package clusteradm
 
 import (
-	"encoding/json"
-	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 func TestJoinRefuses(t *testing.T) {
@@ -47,48 +38,5 @@ func TestJoinRefuses(t *testing.T) {
 			}
 			runCommand(t, args...).refused(t, test.want)
 		})
-	}
-}
-
-// A hub can publish its certificate authority, as kubeadm does. The command sends no token
-// to a hub that is not verified.
-func TestJoinReadsPublishedAuthority(t *testing.T) {
-	var sent []string
-	var publishes bool
-	var hub *httptest.Server
-	hub = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "" {
-			sent = append(sent, r.URL.Path)
-		}
-		w.Header().Set("Content-Type", "application/json")
-		if r.URL.Path != "/api/v1/namespaces/kube-public/configmaps/cluster-info" || !publishes {
-			w.WriteHeader(http.StatusForbidden)
-			_, _ = fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
-			return
-		}
-		config := clientcmdapi.NewConfig()
-		config.Clusters[""] = &clientcmdapi.Cluster{Server: hub.URL, CertificateAuthorityData: pemOf(hub.Certificate().Raw)}
-		content, err := clientcmd.Write(*config)
-		if err != nil {
-			t.Error(err)
-		}
-		if err := json.NewEncoder(w).Encode(&corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, Data: map[string]string{clusterInfoKey: string(content)}}); err != nil {
-			t.Error(err)
-		}
-	}))
-	defer hub.Close()
-	if _, err := discoverTrust(t.Context(), hub.URL); err == nil || !strings.Contains(err.Error(), "--ca-file") {
-		t.Errorf("discoverTrust() without cluster-info = %v, want an error that contains --ca-file", err)
-	}
-	publishes = true
-	trust, err := discoverTrust(t.Context(), hub.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(trust.ca) != string(pemOf(hub.Certificate().Raw)) || trust.fingerprint == "" {
-		t.Errorf("discoverTrust() = %s (fingerprint %q), want the published authority with a fingerprint", trust.ca, trust.fingerprint)
-	}
-	if len(sent) > 0 {
-		t.Errorf("requests with credentials = %q, want none", sent)
 	}
 }

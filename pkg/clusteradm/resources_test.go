@@ -4,46 +4,16 @@ import (
 	"strings"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
 )
-
-// resourcesOf returns the resources of the only Deployment.
-func resourcesOf(t *testing.T, objects []*unstructured.Unstructured) corev1.ResourceRequirements {
-	t.Helper()
-	for _, object := range objects {
-		if object.GetKind() == kindDeployment {
-			deployment := &appsv1.Deployment{}
-			if err := fromUnstructured(object, deployment); err != nil {
-				t.Fatal(err)
-			}
-			return deployment.Spec.Template.Spec.Containers[0].Resources
-		}
-	}
-	t.Fatal("there is no Deployment")
-	return corev1.ResourceRequirements{}
-}
 
 func TestResources(t *testing.T) {
 	hub := func(args ...string) corev1.ResourceRequirements {
 		t.Helper()
-		objects, err := decodeManifests([]byte(runCommand(t, append([]string{"init", "--output-manifests", "--image=registry.example.com/hub:v1"}, args...)...).done(t).out))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resourcesOf(t, objects)
-	}
-	agent := func(resources resourceSettings) corev1.ResourceRequirements {
-		t.Helper()
-		settings := agentSettings{cluster: "c1", namespace: defaultAgentNamespace, driver: registerv1alpha1.DriverCSR, resources: resources}
-		objects, err := settings.objects(true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resourcesOf(t, objects)
+		objects := decodeManifests(t, runCommand(t, append([]string{"init", "--output-manifests", "--image=registry.example.com/hub:v1"}, args...)...).done(t).out)
+		return deploymentIn(t, objects, manifests.ServerName).Spec.Template.Spec.Containers[0].Resources
 	}
 	defaults := hub()
 	got := hub("--resource-requests=cpu=2,memory=3Gi", "--resource-limits=memory=9Gi")
@@ -52,10 +22,6 @@ func TestResources(t *testing.T) {
 	}
 	if got := hub("--resource-limits=memory=9Gi"); !got.Requests.Memory().Equal(*defaults.Requests.Memory()) || !got.Requests.Cpu().Equal(*defaults.Requests.Cpu()) {
 		t.Errorf("requests of the server with another limit = %v, want those of the manifest, %v", got.Requests, defaults.Requests)
-	}
-	got = agent(resourceSettings{requests: map[string]string{"memory": "300Mi"}, limits: map[string]string{"memory": "2Gi", "cpu": "1"}})
-	if got.Requests.Memory().String() != "300Mi" || got.Limits.Memory().String() != "2Gi" || got.Limits.Cpu().String() != "1" {
-		t.Errorf("resources of the agent = %v, want a request of 300Mi and limits of 2Gi and 1", got)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/program"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 	"open-cluster-management.io/hub-apiserver/test/fakeaws"
 )
@@ -40,7 +42,7 @@ func TestServerRoleWithPath(t *testing.T) {
 				args = append(args, "--hub-role-arn="+role)
 			}
 			runCommand(t, append([]string{"init", "--output-manifests", "--image=registry.example.com/hub:v1", "--registration-auth=aws-irsa"}, args...)...).done(t).
-				shows(t, roleARNAnnotation+": "+role)
+				shows(t, program.RoleARNAnnotation+": "+role)
 
 			server.ResetCalls()
 			runCommand(t, append([]string{"doctor", "aws"}, args...)...).done(t).shows(t, "ok       role "+test.name+" of the server")
@@ -98,7 +100,7 @@ func createServerRole(t *testing.T, hub irsa.ARN, path, name string) {
 		t.Fatal(err)
 	}
 	client := iam.NewFromConfig(cfg)
-	trust := irsa.CreatorTrustPolicy(hub, fakeaws.ClusterIssuer(hub.String()), hubNamespace+":"+serverName)
+	trust := irsa.CreatorTrustPolicy(hub, fakeaws.ClusterIssuer(hub.String()), manifests.HubNamespace+":"+manifests.ServerName)
 	if _, err := client.CreateRole(t.Context(), &iam.CreateRoleInput{Path: aws.String(path), RoleName: aws.String(name), AssumeRolePolicyDocument: aws.String(trust.JSON())}); err != nil {
 		t.Fatal(err)
 	}

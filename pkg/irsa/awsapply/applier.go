@@ -93,19 +93,14 @@ func loadConfig(ctx context.Context, region string) (aws.Config, error) {
 func (a *Applier) checkAccount(ctx context.Context, client *sts.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	var account string
-	err := call(ctx, serviceSTS, "GetCallerIdentity", "account "+a.hub.AccountID, func(ctx context.Context) error {
-		out, err := client.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
-		if err == nil {
-			account = aws.ToString(out.Account)
-		}
-		return err
+	caller, err := call(ctx, serviceSTS, "GetCallerIdentity", "account "+a.hub.AccountID, func(ctx context.Context) (*sts.GetCallerIdentityOutput, error) {
+		return client.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 	})
 	if err != nil {
 		klog.FromContext(ctx).Info("The AWS account of the server's credentials is not known", "want", a.hub.AccountID, "err", err)
 		return nil
 	}
-	if account != a.hub.AccountID {
+	if account := aws.ToString(caller.Account); account != a.hub.AccountID {
 		return fmt.Errorf("the AWS credentials are of account %s, and the hub %s is in another", account, a.hub)
 	}
 	return nil
@@ -186,12 +181,13 @@ func (a *Applier) remove(ctx context.Context, plan []irsa.Call) (errs []error) {
 }
 
 // call makes one call, counts it, and adds the operation to its error.
-func call(ctx context.Context, service, operation, subject string, f func(context.Context) error) error {
+func call[T any](ctx context.Context, service, operation, subject string, f func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	err := awserror.New(service, operation, subject, f(ctx))
+	out, err := f(ctx)
+	err = awserror.New(service, operation, subject, err)
 	calls.WithLabelValues(service, operation, result(err)).Inc()
-	return err
+	return out, err
 }
 
 func isExists(err error) bool {

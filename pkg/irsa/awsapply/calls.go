@@ -20,7 +20,7 @@ func (a *Applier) do(ctx context.Context, step irsa.Call) error {
 	if step.RoleName != "" {
 		return a.doIAM(ctx, operation, step)
 	}
-	return call(ctx, serviceEKS, operation, step.PrincipalARN, func(ctx context.Context) (err error) {
+	_, err := call(ctx, serviceEKS, operation, step.PrincipalARN, func(ctx context.Context) (_ any, err error) {
 		switch cluster, principal := aws.String(step.EKSCluster), aws.String(step.PrincipalARN); step.Operation {
 		case irsa.CreateAccessEntry:
 			_, err = a.eks.CreateAccessEntry(ctx, &eks.CreateAccessEntryInput{
@@ -38,13 +38,13 @@ func (a *Applier) do(ctx context.Context, step irsa.Call) error {
 		default:
 			err = fmt.Errorf("no such operation in a plan")
 		}
-		return err
+		return nil, err
 	})
+	return err
 }
 
 func (a *Applier) doIAM(ctx context.Context, operation string, step irsa.Call) error {
-	var made string
-	err := call(ctx, serviceIAM, operation, "role "+step.RoleName, func(ctx context.Context) (err error) {
+	made, err := call(ctx, serviceIAM, operation, "role "+step.RoleName, func(ctx context.Context) (made string, err error) {
 		switch role, document := aws.String(step.RoleName), aws.String(step.Document); step.Operation {
 		case irsa.CreateRole:
 			var out *iam.CreateRoleOutput
@@ -67,16 +67,14 @@ func (a *Applier) doIAM(ctx context.Context, operation string, step irsa.Call) e
 		default:
 			err = fmt.Errorf("no such operation in a plan")
 		}
-		return err
+		return made, err
 	})
 	if want := a.hub.RoleARN(step.RoleName); err == nil && step.Operation == irsa.CreateRole && made != want {
 		// The credentials have changed and belong to another account now. The role has no effect
 		// there.
-		undo := call(ctx, serviceIAM, string(irsa.DeleteRole), "role "+step.RoleName, func(ctx context.Context) error {
-			_, err := a.iam.DeleteRole(ctx, &iam.DeleteRoleInput{RoleName: aws.String(step.RoleName)})
-			return err
-		})
-		if undo != nil {
+		if _, undo := call(ctx, serviceIAM, string(irsa.DeleteRole), "role "+step.RoleName, func(ctx context.Context) (*iam.DeleteRoleOutput, error) {
+			return a.iam.DeleteRole(ctx, &iam.DeleteRoleInput{RoleName: aws.String(step.RoleName)})
+		}); undo != nil {
 			return fmt.Errorf("AWS created the role as %s instead of %s, and the role cannot be deleted: %w", made, want, undo)
 		}
 		return fmt.Errorf("AWS created the role as %s instead of %s, and the server deleted it: the AWS credentials belong to another account than the hub", made, want)

@@ -12,13 +12,8 @@ import (
 // CheckAccessEntries returns why the hub does not support access entries, with the remedy, or an empty string. It only
 // reads.
 func (a *Applier) CheckAccessEntries(ctx context.Context) (string, error) {
-	var cluster *ekstypes.Cluster
-	err := call(ctx, serviceEKS, "DescribeCluster", a.hub.String(), func(ctx context.Context) error {
-		out, err := a.eks.DescribeCluster(ctx, &eks.DescribeClusterInput{Name: aws.String(a.hub.ClusterName)})
-		if err == nil {
-			cluster = out.Cluster
-		}
-		return err
+	out, err := call(ctx, serviceEKS, "DescribeCluster", a.hub.String(), func(ctx context.Context) (*eks.DescribeClusterOutput, error) {
+		return a.eks.DescribeCluster(ctx, &eks.DescribeClusterInput{Name: aws.String(a.hub.ClusterName)})
 	})
 	switch {
 	case isNotFound(err):
@@ -28,7 +23,7 @@ func (a *Applier) CheckAccessEntries(ctx context.Context) (string, error) {
 	case err != nil:
 		return "", err
 	}
-	return entriesProblem(a.hub.ClusterName, cluster), nil
+	return entriesProblem(a.hub.ClusterName, out.Cluster), nil
 }
 
 // entriesProblem returns why an EKS cluster does not support access entries.

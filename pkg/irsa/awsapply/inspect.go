@@ -73,16 +73,13 @@ func Inspect(ctx context.Context, inspection Inspection) ([]Finding, error) {
 		Inspection: inspection,
 	}
 	client := sts.NewFromConfig(cfg)
-	err = call(ctx, serviceSTS, "GetCallerIdentity", "your credentials", func(ctx context.Context) error {
-		out, err := client.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
-		if err == nil {
-			i.account = aws.ToString(out.Account)
-		}
-		return err
+	caller, err := call(ctx, serviceSTS, "GetCallerIdentity", "your credentials", func(ctx context.Context) (*sts.GetCallerIdentityOutput, error) {
+		return client.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 	})
 	if err != nil {
 		return nil, err
 	}
+	i.account = aws.ToString(caller.Account)
 	if i.owns("the hub", i.Hub) {
 		i.inspectHub(ctx)
 	}
@@ -156,10 +153,8 @@ func (i *inspector) inspectManaged(ctx context.Context) {
 // inspectCluster returns the OIDC issuer of an EKS cluster, or an empty string if it is unknown.
 func (i *inspector) inspectCluster(ctx context.Context, kind string, cluster irsa.ARN, mapping irsa.Mapping) (issuer string) {
 	subject := fmt.Sprintf("%s EKS cluster %s", kind, cluster)
-	var out *eks.DescribeClusterOutput
-	err := call(ctx, serviceEKS, "DescribeCluster", cluster.String(), func(ctx context.Context) (err error) {
-		out, err = i.eks.DescribeCluster(ctx, &eks.DescribeClusterInput{Name: aws.String(cluster.ClusterName)}, func(o *eks.Options) { o.Region = cluster.Region })
-		return err
+	out, err := call(ctx, serviceEKS, "DescribeCluster", cluster.String(), func(ctx context.Context) (*eks.DescribeClusterOutput, error) {
+		return i.eks.DescribeCluster(ctx, &eks.DescribeClusterInput{Name: aws.String(cluster.ClusterName)}, func(o *eks.Options) { o.Region = cluster.Region })
 	})
 	switch {
 	case isNotFound(err) && mapping == irsa.ConfigMap:
@@ -191,13 +186,8 @@ func (i *inspector) inspectProvider(ctx context.Context, cluster irsa.ARN, issue
 	}
 	arn := cluster.OIDCProviderARN(issuer)
 	subject := "OIDC provider " + arn
-	var audiences []string
-	err := call(ctx, serviceIAM, "GetOpenIDConnectProvider", arn, func(ctx context.Context) error {
-		out, err := i.iam.GetOpenIDConnectProvider(ctx, &iam.GetOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(arn)})
-		if err == nil {
-			audiences = out.ClientIDList
-		}
-		return err
+	provider, err := call(ctx, serviceIAM, "GetOpenIDConnectProvider", arn, func(ctx context.Context) (*iam.GetOpenIDConnectProviderOutput, error) {
+		return i.iam.GetOpenIDConnectProvider(ctx, &iam.GetOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(arn)})
 	})
 	switch {
 	case isNotFound(err):
@@ -205,7 +195,7 @@ func (i *inspector) inspectProvider(ctx context.Context, cluster irsa.ARN, issue
 	case err != nil:
 		i.unread(subject, err)
 	default:
-		i.judge(slices.Contains(audiences, irsa.TokenAudience), Missing, "audience "+irsa.TokenAudience+" of "+subject,
+		i.judge(slices.Contains(provider.ClientIDList, irsa.TokenAudience), Missing, "audience "+irsa.TokenAudience+" of "+subject,
 			fmt.Sprintf("run aws iam add-client-id-to-open-id-connect-provider --open-id-connect-provider-arn %s --client-id %s", arn, irsa.TokenAudience))
 	}
 }
@@ -214,13 +204,8 @@ func (i *inspector) inspectProvider(ctx context.Context, cluster irsa.ARN, issue
 // with another path.
 func (i *inspector) inspectRole(ctx context.Context, wanted irsa.Role, whose, missing, moved string) *iamtypes.Role {
 	subject := fmt.Sprintf("role %s of %s", wanted.Name, whose)
-	var role *iamtypes.Role
-	err := call(ctx, serviceIAM, "GetRole", "role "+wanted.Name, func(ctx context.Context) error {
-		out, err := i.iam.GetRole(ctx, &iam.GetRoleInput{RoleName: aws.String(wanted.Name)})
-		if err == nil {
-			role = out.Role
-		}
-		return err
+	out, err := call(ctx, serviceIAM, "GetRole", "role "+wanted.Name, func(ctx context.Context) (*iam.GetRoleOutput, error) {
+		return i.iam.GetRole(ctx, &iam.GetRoleInput{RoleName: aws.String(wanted.Name)})
 	})
 	switch {
 	case isNotFound(err):
@@ -230,9 +215,9 @@ func (i *inspector) inspectRole(ctx context.Context, wanted irsa.Role, whose, mi
 		i.unread(subject, err)
 		return nil
 	}
-	arn := aws.ToString(role.Arn)
+	arn := aws.ToString(out.Role.Arn)
 	i.judge(arn == wanted.String(), Different, subject, fmt.Sprintf("its ARN is %s instead of %s; %s", arn, wanted, moved))
-	return role
+	return out.Role
 }
 
 // inspectTrust compares the trust policy of a role, if the issuer is known.
@@ -258,15 +243,14 @@ func (i *inspector) inspectPermissions(ctx context.Context, role *iamtypes.Role,
 		})
 		var err error
 		for err == nil && pages.HasMorePages() {
-			err = call(ctx, serviceIAM, "SimulatePrincipalPolicy", "role "+aws.ToString(role.RoleName), func(ctx context.Context) error {
-				page, err := pages.NextPage(ctx)
-				if err == nil {
-					for _, result := range page.EvaluationResults {
-						decisions[aws.ToString(result.EvalActionName)] = result.EvalDecision
-					}
+			var page *iam.SimulatePrincipalPolicyOutput
+			if page, err = call(ctx, serviceIAM, "SimulatePrincipalPolicy", "role "+aws.ToString(role.RoleName), func(ctx context.Context) (*iam.SimulatePrincipalPolicyOutput, error) {
+				return pages.NextPage(ctx)
+			}); err == nil {
+				for _, result := range page.EvaluationResults {
+					decisions[aws.ToString(result.EvalActionName)] = result.EvalDecision
 				}
-				return err
-			})
+			}
 		}
 		for _, action := range byResource[resource] {
 			subject := fmt.Sprintf("permission %s of role %s on %s", action, aws.ToString(role.RoleName), resource)
@@ -283,34 +267,30 @@ func (i *inspector) inspectPermissions(ctx context.Context, role *iamtypes.Role,
 func (i *inspector) inspectProvisioned(ctx context.Context) {
 	desired := i.Desired
 	desired.ManageRoles = true // the role must exist, whether the server or an administrator creates it
-	remedy := "accept the cluster; the server repairs an accepted cluster within 30 minutes, or when it starts"
+	const accept = "accept the cluster; the server repairs an accepted cluster within 30 minutes, or when it starts"
+	remedy := accept
 	if !i.ManageRoles {
 		remedy = "make the role by the commands and documents of managedclusters/irsa"
 	}
+	desired.Mapping = irsa.ConfigMap // the role without its mapping
 	role, err := i.observeRole(ctx, desired)
 	subject := "role " + desired.HubRoleName() + " of the managed cluster on the hub"
 	if err != nil {
 		i.unread(subject, err)
 	} else {
-		i.addPlan(irsa.PlanProvision(roleOnly(desired), &irsa.Observed{Role: role}), subject, remedy)
+		i.addPlan(irsa.PlanProvision(desired, &irsa.Observed{Role: role}), subject, remedy)
 	}
-	if desired.Mapping != irsa.AccessEntry || i.noEntries {
+	if i.Mapping != irsa.AccessEntry || i.noEntries {
 		return
 	}
-	desired.ManageRoles = false
+	desired.Mapping, desired.ManageRoles = irsa.AccessEntry, false
 	entry, err := i.observeEntry(ctx, desired)
 	subject = "access entry of role " + desired.HubRoleName()
 	if err != nil {
 		i.unread(subject, err)
 		return
 	}
-	i.addPlan(irsa.PlanProvision(desired, &irsa.Observed{Entry: entry}), subject, "accept the cluster; the server repairs an accepted cluster within 30 minutes, or when it starts")
-}
-
-// roleOnly returns the desired role without its mapping.
-func roleOnly(desired irsa.Desired) irsa.Desired {
-	desired.Mapping = irsa.ConfigMap
-	return desired
+	i.addPlan(irsa.PlanProvision(desired, &irsa.Observed{Entry: entry}), subject, accept)
 }
 
 // addPlan adds a finding for each call of a plan.

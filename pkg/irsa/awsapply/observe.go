@@ -32,10 +32,8 @@ func (a *Applier) observe(ctx context.Context, desired irsa.Desired) (*irsa.Obse
 func (a *Applier) observeRole(ctx context.Context, desired irsa.Desired) (*irsa.ObservedRole, error) {
 	name := aws.String(desired.HubRoleName())
 	subject := "role " + desired.HubRoleName()
-	var role *iam.GetRoleOutput
-	err := call(ctx, serviceIAM, "GetRole", subject, func(ctx context.Context) (err error) {
-		role, err = a.iam.GetRole(ctx, &iam.GetRoleInput{RoleName: name})
-		return err
+	role, err := call(ctx, serviceIAM, "GetRole", subject, func(ctx context.Context) (*iam.GetRoleOutput, error) {
+		return a.iam.GetRole(ctx, &iam.GetRoleInput{RoleName: name})
 	})
 	if isNotFound(err) {
 		return nil, nil
@@ -51,27 +49,25 @@ func (a *Applier) observeRole(ctx context.Context, desired irsa.Desired) (*irsa.
 	for _, tag := range role.Role.Tags {
 		observed.Tags[aws.ToString(tag.Key)] = aws.ToString(tag.Value)
 	}
-	err = call(ctx, serviceIAM, "GetRolePolicy", subject, func(ctx context.Context) error {
-		policy, err := a.iam.GetRolePolicy(ctx, &iam.GetRolePolicyInput{RoleName: name, PolicyName: name})
-		if err == nil {
-			observed.AccessPolicy = aws.ToString(policy.PolicyDocument)
-		}
-		return err
+	policy, err := call(ctx, serviceIAM, "GetRolePolicy", subject, func(ctx context.Context) (*iam.GetRolePolicyOutput, error) {
+		return a.iam.GetRolePolicy(ctx, &iam.GetRolePolicyInput{RoleName: name, PolicyName: name})
 	})
-	if err != nil && !isNotFound(err) {
+	if isNotFound(err) {
+		return observed, nil
+	}
+	if err != nil {
 		return nil, err
 	}
+	observed.AccessPolicy = aws.ToString(policy.PolicyDocument)
 	return observed, nil
 }
 
 // observeEntry returns nil if there is no access entry.
 func (a *Applier) observeEntry(ctx context.Context, desired irsa.Desired) (*irsa.ObservedEntry, error) {
-	var out *eks.DescribeAccessEntryOutput
-	err := call(ctx, serviceEKS, "DescribeAccessEntry", desired.HubRoleARN(), func(ctx context.Context) (err error) {
-		out, err = a.eks.DescribeAccessEntry(ctx, &eks.DescribeAccessEntryInput{
+	out, err := call(ctx, serviceEKS, "DescribeAccessEntry", desired.HubRoleARN(), func(ctx context.Context) (*eks.DescribeAccessEntryOutput, error) {
+		return a.eks.DescribeAccessEntry(ctx, &eks.DescribeAccessEntryInput{
 			ClusterName: aws.String(desired.Hub.ClusterName), PrincipalArn: aws.String(desired.HubRoleARN()),
 		})
-		return err
 	})
 	if isNotFound(err) {
 		return nil, nil
@@ -93,36 +89,28 @@ func (a *Applier) observePolicies(ctx context.Context, desired irsa.Desired) (*i
 	role := &irsa.ObservedRole{}
 	inline := iam.NewListRolePoliciesPaginator(a.iam, &iam.ListRolePoliciesInput{RoleName: name})
 	for inline.HasMorePages() {
-		err := call(ctx, serviceIAM, "ListRolePolicies", subject, func(ctx context.Context) error {
-			page, err := inline.NextPage(ctx)
-			if err == nil {
-				role.OtherInline = append(role.OtherInline, page.PolicyNames...)
-			}
-			return err
-		})
+		page, err := call(ctx, serviceIAM, "ListRolePolicies", subject, func(ctx context.Context) (*iam.ListRolePoliciesOutput, error) { return inline.NextPage(ctx) })
 		if isNotFound(err) {
 			return &irsa.Observed{}, nil
 		}
 		if err != nil {
 			return nil, err
 		}
+		role.OtherInline = append(role.OtherInline, page.PolicyNames...)
 	}
 	attached := iam.NewListAttachedRolePoliciesPaginator(a.iam, &iam.ListAttachedRolePoliciesInput{RoleName: name})
 	for attached.HasMorePages() {
-		err := call(ctx, serviceIAM, "ListAttachedRolePolicies", subject, func(ctx context.Context) error {
-			page, err := attached.NextPage(ctx)
-			if err == nil {
-				for _, policy := range page.AttachedPolicies {
-					role.Attached = append(role.Attached, aws.ToString(policy.PolicyArn))
-				}
-			}
-			return err
+		page, err := call(ctx, serviceIAM, "ListAttachedRolePolicies", subject, func(ctx context.Context) (*iam.ListAttachedRolePoliciesOutput, error) {
+			return attached.NextPage(ctx)
 		})
 		if isNotFound(err) {
 			return &irsa.Observed{}, nil
 		}
 		if err != nil {
 			return nil, err
+		}
+		for _, policy := range page.AttachedPolicies {
+			role.Attached = append(role.Attached, aws.ToString(policy.PolicyArn))
 		}
 	}
 	return &irsa.Observed{Role: role}, nil

@@ -1,0 +1,2 @@
+// Package cli contains what the commands of clusteradm share: the clients of a cluster, output, findings and waiting.
+package cli

@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// The states of a finding.
+const (
+	StateOK      = "OK"
+	StateWarning = "Warning"
+	StateBad     = "Bad"
+	// StateUnknown is the state of what could not be checked.
+	StateUnknown = "Unknown"
+)
+
+// Finding is one result of a check.
+type Finding struct {
+	State   string `json:"state"`
+	Subject string `json:"subject"`
+	Cause   string `json:"cause,omitempty"`
+	Remedy  string `json:"remedy,omitempty"`
+}
+
+// String returns the finding as one printable line.
+func (f Finding) String() string {
+	line := fmt.Sprintf("%-8s %s", f.State, f.Subject)
+	if f.Cause != "" {
+		line += ": " + f.Cause
+	}
+	if f.Remedy != "" {
+		line += "; to do: " + f.Remedy
+	}
+	return Printable(line)
+}
+
+// Healthy returns a finding without a problem.
+func Healthy(subject, detail string) Finding {
+	return Finding{State: StateOK, Subject: subject, Cause: detail}
+}
+
+// Warning returns a finding about something that waits, is late, or will fail soon.
+func Warning(subject, cause, remedy string) Finding {
+	return Finding{State: StateWarning, Subject: subject, Cause: cause, Remedy: remedy}
+}
+
+// Bad returns a finding about something that does not work.
+func Bad(subject, cause, remedy string) Finding {
+	return Finding{State: StateBad, Subject: subject, Cause: cause, Remedy: remedy}
+}
+
+// Unknown returns the finding of a check that failed with err. If a permission is missing, the finding names it.
+func Unknown(subject string, err error) Finding {
+	remedy := "run the command again; if it fails again, read the log of the server"
+	if apierrors.IsForbidden(err) {
+		remedy = "grant the permission, or run the command as an administrator"
+	}
+	return Finding{State: StateUnknown, Subject: subject, Cause: err.Error(), Remedy: remedy}
+}
+
+// CountBad returns the number of bad findings.
+func CountBad(findings []Finding) int {
+	count := 0
+	for _, f := range findings {
+		if f.State == StateBad {
+			count++
+		}
+	}
+	return count
+}
+
+// Abridged returns the first of many findings, and the number of the others as the last one.
+func Abridged(findings []Finding, what string) []Finding {
+	if len(findings) <= maxListed {
+		return findings
+	}
+	rest := findings[maxListed:]
+	state := StateWarning
+	if CountBad(rest) > 0 {
+		state = StateBad
+	}
+	return append(slices.Clone(findings[:maxListed]), Finding{
+		State: state, Subject: fmt.Sprintf("%d more %s", len(rest), what), Cause: "not listed", Remedy: "correct those listed, and run the command again",
+	})
+}

@@ -1,0 +1,135 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+)
+
+// delays are the delays of Poll. The first are short, because most waits end within milliseconds.
+var delays = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1.5, Steps: 10, Cap: 500 * time.Millisecond}
+
+// Poll calls check until it returns no reason to wait, or ctx ends. The error then
+// contains the last reason. An error of check ends Poll unless it may be temporary.
+func Poll(ctx context.Context, check func(context.Context) (reason string, err error)) error {
+	var last string
+	err := delays.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		reason, err := check(ctx)
+		switch {
+		case err == nil:
+			last = reason
+			return reason == "", nil
+		case Temporary(err):
+			// The last reason is more useful than the error of the timeout.
+			if ctx.Err() == nil || last == "" {
+				last = err.Error()
+			}
+			return false, nil
+		}
+		return false, err
+	})
+	if err != nil && wait.Interrupted(err) && last != "" {
+		return errors.New("timed out: " + last)
+	}
+	return err
+}
+
+// Persist repeats a request while its error may be temporary, for at most a minute. It returns a conflict at once, because
+// the same request would get it again.
+func Persist(ctx context.Context, request func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	var conflict error
+	err := Poll(ctx, func(ctx context.Context) (string, error) {
+		err := request(ctx)
+		if apierrors.IsConflict(err) {
+			conflict, err = err, nil
+		}
+		return "", err
+	})
+	return cmp.Or(conflict, err)
+}
+
+// workers is the number of items of ForEach that are processed at the same time.
+const workers = 16
+
+// ForEach calls do for each item, and returns all errors: an item whose call fails prevents no other call. The error names
+// the first of many.
+func ForEach[T any](items []T, do func(T) error) error {
+	errs := make([]error, len(items))
+	var group errgroup.Group
+	group.SetLimit(workers)
+	for i, item := range items {
+		group.Go(func() error {
+			errs[i] = do(item)
+			return nil
+		})
+	}
+	_ = group.Wait() // the functions return none
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if more := len(errs) - maxListed; more > 0 {
+		errs = append(errs[:maxListed], fmt.Errorf("and %d more", more))
+	}
+	return errors.Join(errs...)
+}
+
+// Temporary reports whether an error may be temporary.
+func Temporary(err error) bool {
+	// The server did not respond.
+	var transport *url.Error
+	if errors.As(err, &transport) {
+		return !IsCertificateError(err)
+	}
+	return apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err) ||
+		apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsConflict(err)
+}
+
+// IsCertificateError reports whether the verification of a server failed.
+func IsCertificateError(err error) bool {
+	var verification *tls.CertificateVerificationError
+	return errors.As(err, &verification)
+}
+
+// WaitForDeployment waits until the newest revision of a Deployment is available.
+func WaitForDeployment(ctx context.Context, kube kubernetes.Interface, namespace, name string) error {
+	if err := Poll(ctx, func(ctx context.Context) (string, error) {
+		deployment, err := kube.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return "", err
+		}
+		return Rolling(deployment), nil
+	}); err != nil {
+		return fmt.Errorf("the Deployment %s in %s: %w", name, namespace, err)
+	}
+	return nil
+}
+
+// Rolling returns the reason to wait for a Deployment, or an empty string if it is available.
+func Rolling(deployment *appsv1.Deployment) string {
+	wanted, status := ptr.Deref(deployment.Spec.Replicas, 1), deployment.Status
+	if status.ObservedGeneration < deployment.Generation {
+		return "kube-controller-manager has not processed it yet"
+	}
+	if status.UpdatedReplicas >= wanted && status.AvailableReplicas >= wanted && status.Replicas == status.UpdatedReplicas {
+		return ""
+	}
+	for _, condition := range status.Conditions {
+		if condition.Type == appsv1.DeploymentReplicaFailure {
+			return condition.Message
+		}
+	}
+	return fmt.Sprintf("%d of %d Pods are available", min(status.UpdatedReplicas, status.AvailableReplicas), wanted)
+}

@@ -1,0 +1,181 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/join"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/program"
+	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/pkg/version"
+)
+
+// fromHere is part of findings about connections: the agent may have another network.
+const fromHere = "hub, as the agent, from this machine"
+
+// agentDoctor is the command clusteradm doctor agent.
+type agentDoctor struct {
+	report
+	namespace string
+}
+
+func newAgent(env cli.Environment) *cobra.Command {
+	d := &agentDoctor{report: report{Environment: env}}
+	command := &cobra.Command{
+		Use:   "agent",
+		Short: "Report problems of the agent of a managed cluster",
+		Long: `Report problems of the agent of a managed cluster: its Deployment, its credentials, its permissions, its connection
+to the hub and the clocks. The command prints one line for each subject: its state, the cause and what to do.
+It exits with 1 if one is bad. It only reads. To check the connection, it uses the credentials of the agent,
+from the machine on which it runs.`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return d.run(command.Context(), "managed cluster's API server", d.deployment, d.permissions, d.identity)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVarP(&d.output, "output", "o", cli.OutputTable, "Output format: table or json.")
+	flags.StringVar(&d.namespace, "agent-namespace", manifests.AgentNamespace, "Namespace of the agent on the managed cluster.")
+	return command
+}
+
+// deployment checks the Deployment of the agent, and the version in the tag of its image.
+func (d *agentDoctor) deployment(ctx context.Context) []cli.Finding {
+	const subject = "version of the agent"
+	deployment, findings := deploymentFindings(ctx, d.Kube, d.namespace, manifests.AgentName)
+	if deployment == nil && len(findings) == 0 {
+		return []cli.Finding{cli.Warning("Deployment "+d.namespace+"/"+manifests.AgentName, "does not exist", "run clusteradm join, unless the agent runs outside of the cluster; if it is in another namespace, set --agent-namespace")}
+	}
+	if deployment == nil {
+		return findings
+	}
+	for _, container := range deployment.Spec.Template.Spec.Containers {
+		if _, tag, _ := program.ReleaseOf(manifests.AgentImage, container.Image); tag != "" {
+			return append(findings, skew(subject, tag, version.Short()))
+		}
+	}
+	return append(findings, undecided(subject, "its image has no tag", "see the log of the agent"))
+}
+
+// permissions checks what the managed cluster allows the ServiceAccount of the agent.
+func (d *agentDoctor) permissions(ctx context.Context) []cli.Finding {
+	const subject = "permissions of the agent on the managed cluster"
+	objects, err := join.Manifests(d.namespace)
+	if err != nil {
+		return []cli.Finding{cli.Unknown(subject, err)}
+	}
+	// An administrator may narrow what a hub may apply.
+	objects = slices.DeleteFunc(objects, func(object *unstructured.Unstructured) bool {
+		return object.GetName() == join.AgentClusterRole+":apply" || object.GetName() == join.AgentClusterRole+":executor"
+	})
+	return d.permissionsOf(ctx, subject, d.namespace, manifests.AgentName, objects, nil, "apply artifacts/agent/managed: run clusteradm join --yes, which keeps the settings of the agent")
+}
+
+// identity checks the credentials of the agent, and its access to the hub with them.
+func (d *agentDoctor) identity(ctx context.Context) []cli.Finding {
+	subject := "Secret " + d.namespace + "/" + join.HubSecret
+	credentials, err := join.ReadCredentials(ctx, d.Kube, d.namespace, join.HubSecret)
+	switch {
+	case err != nil && credentials == nil:
+		return []cli.Finding{cli.Unknown(subject, errors.Unwrap(err))}
+	case err != nil:
+		return []cli.Finding{cli.Bad(subject, err.Error(), "delete the Secret to register again")}
+	case credentials == nil:
+		return append([]cli.Finding{cli.Bad(subject, "does not exist: the agent has not registered", "see the log of the agent, and the next lines")}, d.bootstrap(ctx)...)
+	case !credentials.Complete():
+		return append([]cli.Finding{cli.Bad(subject, "has no kubeconfig: the hub has not accepted the cluster, or not signed its certificate", "on the hub, run clusteradm accept --clusters "+credentials.Cluster+" and clusteradm doctor")}, d.bootstrap(ctx)...)
+	}
+	findings := []cli.Finding{cli.Healthy(subject, "identity of "+credentials.Cluster)}
+	hub, err := credentials.Config(ctx, d.Clients)
+	if err != nil {
+		return append(findings, undecided(fromHere, err.Error(), "read the log of the agent"))
+	}
+	reached, usable := connect(ctx, hub, fromHere)
+	findings = append(findings, reached...)
+	if !usable {
+		// An agent without valid credentials registers again with the bootstrap Secret.
+		return append(findings, d.bootstrap(ctx)...)
+	}
+	client, err := versioned.NewForConfig(impatient(hub))
+	if err != nil {
+		return append(findings, cli.Unknown("access of the agent on the hub", err))
+	}
+	return append(findings, membership(ctx, client, credentials.Cluster))
+}
+
+// membership checks the access of an agent to its ManagedCluster.
+func membership(ctx context.Context, hub versioned.Interface, name string) cli.Finding {
+	subject := "ManagedCluster " + name + " on the hub"
+	cluster, err := hub.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsForbidden(err):
+		return cli.Bad(subject, "the hub denies the agent access to it: the cluster is denied or deleted, or a role is missing", "on the hub, run clusteradm doctor, and clusteradm accept --clusters "+name)
+	case apierrors.IsUnauthorized(err):
+		return cli.Bad(subject, "the hub rejects the credentials of the agent (401)", "the agent registers again; if the ManagedCluster was deleted, delete the Secret "+join.HubSecret)
+	case apierrors.IsNotFound(err):
+		return cli.Bad(subject, "does not exist", "delete the Secret "+join.HubSecret+" to register again")
+	case apierrors.IsServiceUnavailable(err):
+		return cli.Bad(subject, "the server on the hub is not available: "+err.Error(), "on the hub, run clusteradm doctor")
+	case err != nil:
+		return cli.Unknown(subject, err)
+	case !cluster.Spec.HubAcceptsClient:
+		return cli.Bad(subject, "the hub has not accepted the cluster, or denied it", "on the hub, run clusteradm accept --clusters "+name)
+	case cluster.DeletionTimestamp != nil:
+		return cli.Warning(subject, "is being deleted", "wait until the agent has removed the applied objects")
+	}
+	if available := meta.FindStatusCondition(cluster.Status.Conditions, clusterv1.ManagedClusterConditionAvailable); available == nil || available.Status != metav1.ConditionTrue {
+		cause := "the agent has not reported yet"
+		if available != nil {
+			cause = available.Reason + ": " + available.Message
+		}
+		return cli.Bad(subject, cause, "start the agent; read its log")
+	}
+	return cli.Healthy(subject, "accepted and available")
+}
+
+// bootstrap checks the credentials with which the agent registers. It does not run programs or read
+// files that the Secret names.
+func (d *agentDoctor) bootstrap(ctx context.Context) []cli.Finding {
+	subject := "Secret " + d.namespace + "/" + join.BootstrapSecret
+	const remedy = "run clusteradm join --hub-token with a token that clusteradm get token prints on the hub"
+	credentials, err := join.ReadCredentials(ctx, d.Kube, d.namespace, join.BootstrapSecret)
+	switch {
+	case err != nil && credentials == nil:
+		return []cli.Finding{cli.Unknown(subject, errors.Unwrap(err))}
+	case err != nil:
+		return []cli.Finding{cli.Bad(subject, "contains no valid kubeconfig", remedy)}
+	case credentials == nil:
+		return []cli.Finding{cli.Bad(subject, "does not exist, so the agent cannot register", remedy)}
+	case !credentials.Complete():
+		return []cli.Finding{cli.Bad(subject, "contains no valid kubeconfig", remedy)}
+	}
+	client, err := kubernetes.NewForConfig(credentials.Static())
+	if err != nil {
+		return []cli.Finding{cli.Bad(subject, err.Error(), remedy)}
+	}
+	_, err = client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	switch {
+	case apierrors.IsUnauthorized(err):
+		return []cli.Finding{cli.Bad(subject, "its token has expired or is not valid", remedy)}
+	case err != nil && !apierrors.IsForbidden(err):
+		if os.IsTimeout(err) || ctx.Err() != nil {
+			err = fmt.Errorf("no response within %s", checkTimeout)
+		}
+		return []cli.Finding{undecided(subject, err.Error(), "see the line of the connection to the hub")}
+	}
+	return []cli.Finding{cli.Healthy(subject, "its credentials are valid")}
+}

@@ -1,0 +1,450 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+	apimachineryversion "k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/pager"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/transport/spdy"
+
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
+	"open-cluster-management.io/hub-apiserver/pkg/version"
+)
+
+const (
+	// oldestHub and newestHub are the minor releases of Kubernetes on which the server is tested.
+	oldestHub, newestHub = 35, 37
+	// renewCertificate is what to do about a certificate that the server should have renewed.
+	renewCertificate = "the server renews the Secret " + manifests.ServingSecret + " and caBundle: read its log and /readyz/serving-certificate; if somebody else created that Secret, renew it, or delete it to let the server create one"
+	// nearQuota is the share of a limit from which the doctor warns.
+	nearQuota = 0.8
+)
+
+// checkServer checks the server itself: it connects to it directly, with the client certificate of
+// the kubeconfig if it has one. It never sends a token: the server could use it for itself.
+func (d *hubDoctor) checkServer(ctx context.Context) []cli.Finding {
+	const subject = "server"
+	findings := d.hubVersion(ctx)
+	_, deployment := deploymentFindings(ctx, d.Kube, manifests.HubNamespace, manifests.ServerName)
+	findings = append(findings, deployment...)
+	bundle, port, err := d.registration(ctx)
+	if err != nil {
+		return append(findings, cli.Unknown(subject, err))
+	}
+	address, stop, err := d.locate(ctx, port)
+	if err != nil {
+		f := cli.Unknown(subject, err)
+		if !apierrors.IsForbidden(err) {
+			f.Remedy = "see the line of the APIServices for the view of the hub; for a server outside of the hub, set --server-address"
+		}
+		return append(findings, f)
+	}
+	defer stop()
+	client, credentials, err := d.serverClient()
+	if err != nil {
+		return append(findings, cli.Unknown(subject, err))
+	}
+	defer client.CloseIdleConnections()
+
+	base := "https://" + address
+	ready, err := get(ctx, client, base+"/readyz?verbose")
+	if err == nil && (ready.tls == nil || len(ready.tls.PeerCertificates) == 0) {
+		err = errors.New("the server presented no certificate")
+	}
+	if err != nil {
+		return append(findings, undecided(subject, "cannot be reached from here: "+err.Error(), "see the line of the APIServices for the view of the hub; read the log of the server"))
+	}
+	const presentedCertificate = "serving certificate of the server"
+	certificate := validity(presentedCertificate, ready.tls.PeerCertificates[0], renewCertificate)
+	findings = append(findings, certificate, ready.clock("clock of the server"))
+	if certificate.State == cli.StateBad || len(bundle) == 0 {
+		// Do not report what an unverified server says. The APIServices have a finding too.
+		return findings
+	}
+	if err := verify(ready.tls, bundle, manifests.ServerName+"."+manifests.HubNamespace+".svc"); err != nil {
+		return append(findings, cli.Bad(presentedCertificate, "the caBundle of the APIServices does not verify it: "+err.Error(), renewCertificate))
+	}
+	findings = append(findings, d.readiness(ctx, client, base, ready)...)
+	findings = append(findings, d.serverVersion(ctx, client, base))
+	return append(findings, d.measured(ctx, client, base, credentials)...)
+}
+
+// registration returns the certificate authority and the port of the server in its APIServices.
+func (d *hubDoctor) registration(ctx context.Context) (bundle []byte, port int32, err error) {
+	list, err := d.Dynamic.Resource(cli.APIServices).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, 0, err
+	}
+	found := false
+	for _, service := range list.Items {
+		target, _, _ := unstructured.NestedMap(service.Object, "spec", "service")
+		if target["namespace"] != manifests.HubNamespace || target["name"] != manifests.ServerName {
+			continue
+		}
+		found = true
+		number, ok := target["port"].(int64)
+		if !ok {
+			number = 443
+		}
+		encoded, _, _ := unstructured.NestedString(service.Object, "spec", "caBundle")
+		if bundle, err = base64.StdEncoding.DecodeString(encoded); err != nil {
+			return nil, 0, fmt.Errorf("APIService %s: caBundle: %w", service.GetName(), err)
+		}
+		if port = int32(number); len(bundle) > 0 {
+			return bundle, port, nil
+		}
+	}
+	if !found {
+		return nil, 0, errors.New("no APIService names the Service " + manifests.HubNamespace + "/" + manifests.ServerName)
+	}
+	return nil, port, nil
+}
+
+// locate returns an address of the server, and a function that ends the connection to it.
+func (d *hubDoctor) locate(ctx context.Context, port int32) (address string, stop func(), err error) {
+	if d.server != "" {
+		return d.server, func() {}, nil
+	}
+	service, err := d.Kube.CoreV1().Services(manifests.HubNamespace).Get(ctx, manifests.ServerName, metav1.GetOptions{})
+	if err != nil {
+		return "", nil, err
+	}
+	if service.Spec.Type == corev1.ServiceTypeExternalName {
+		return net.JoinHostPort(service.Spec.ExternalName, strconv.Itoa(int(port))), func() {}, nil
+	}
+	if len(service.Spec.Selector) == 0 {
+		return "", nil, fmt.Errorf("the Service %s/%s selects no Pods", manifests.HubNamespace, manifests.ServerName)
+	}
+	pods, err := d.Kube.CoreV1().Pods(manifests.HubNamespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(metav1.SetAsLabelSelector(service.Spec.Selector))})
+	if err != nil {
+		return "", nil, err
+	}
+	index := slices.IndexFunc(pods.Items, func(pod corev1.Pod) bool {
+		return pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil
+	})
+	if index < 0 {
+		return "", nil, fmt.Errorf("the Service %s/%s has no running Pod", manifests.HubNamespace, manifests.ServerName)
+	}
+	pod := &pods.Items[index]
+	target := targetPort(service, pod, port)
+	forwarded, stop, err := d.forward(ctx, pod.Name, target)
+	if err != nil {
+		return "", nil, fmt.Errorf("port forward to Pod %s: %w", pod.Name, err)
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(int(forwarded))), stop, nil
+}
+
+// targetPort returns the port of a Pod to which a Service forwards a port.
+func targetPort(service *corev1.Service, pod *corev1.Pod, port int32) int32 {
+	for _, entry := range service.Spec.Ports {
+		if entry.Port != port {
+			continue
+		}
+		if entry.TargetPort.Type == intstr.Int {
+			return entry.TargetPort.IntVal
+		}
+		for _, container := range pod.Spec.Containers {
+			for _, declared := range container.Ports {
+				if declared.Name == entry.TargetPort.StrVal {
+					return declared.ContainerPort
+				}
+			}
+		}
+	}
+	return port
+}
+
+// forward forwards a free local port to a Pod, until stop is called.
+func (d *hubDoctor) forward(ctx context.Context, pod string, port int32) (local uint16, stop func(), err error) {
+	transport, upgrader, err := spdy.RoundTripperFor(d.Config)
+	if err != nil {
+		return 0, nil, err
+	}
+	address := d.Kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(manifests.HubNamespace).Name(pod).SubResource("portforward").URL()
+	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, address)
+	// The requests through the port report its failures. The log would repeat them between the lines of the report.
+	forwarding, end := context.WithCancel(logr.NewContext(ctx, logr.Discard()))
+	ready := make(chan struct{})
+	forwarder, err := portforward.NewOnAddressesWithContext(forwarding, dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", port)}, ready, io.Discard, io.Discard)
+	if err != nil {
+		end()
+		return 0, nil, err
+	}
+	finished := make(chan error, 1)
+	go func() { finished <- forwarder.ForwardPorts() }()
+	stop = func() { end(); <-finished }
+	select {
+	case err := <-finished:
+		end()
+		return 0, nil, cmp.Or(err, errors.New("it ended"))
+	case <-ctx.Done():
+		end()
+		return 0, nil, ctx.Err()
+	case <-ready:
+	}
+	ports, err := forwarder.GetPorts()
+	if err != nil {
+		stop()
+		return 0, nil, err
+	}
+	return ports[0].Local, stop, nil
+}
+
+// serverClient returns a client for direct connections to the server, and whether it has a client
+// certificate. It does not verify the server: checkServer does, to report the certificate.
+func (d *hubDoctor) serverClient() (client *http.Client, credentials bool, err error) {
+	config := rest.CopyConfig(d.Config)
+	config.TLSClientConfig.CAData, config.TLSClientConfig.CAFile = nil, ""
+	config.TLSClientConfig.Insecure, config.TLSClientConfig.ServerName = true, ""
+	settings, err := rest.TLSConfigFor(config)
+	if err != nil {
+		return nil, false, err
+	}
+	if settings == nil {
+		settings = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}
+	}
+	settings.ServerName = manifests.ServerName + "." + manifests.HubNamespace + ".svc"
+	credentials = len(settings.Certificates) > 0 || settings.GetClientCertificate != nil
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: settings}}, credentials, nil
+}
+
+// readinessRemedies are what to do if a readiness check of the server fails.
+var readinessRemedies = map[string]string{
+	"etcd":                "start etcd, and check --etcd-servers and the network between the server and etcd",
+	"etcd-readiness":      "start etcd, and check --etcd-servers and the network between the server and etcd",
+	"hub-permissions":     "apply artifacts/rbac: run clusteradm init again",
+	"serving-certificate": renewCertificate,
+	"informer-sync":       "see the line of the permissions of the server",
+	"stuck-workers":       "see /readyz/stuck-workers and the log of the server, and report it; a restart of the server ends it",
+	"search":              "see the line of the permissions of the server",
+	"shutdown":            "the server stops; wait for its replacement",
+}
+
+// readiness returns a finding for each failing readiness check of the server.
+func (d *hubDoctor) readiness(ctx context.Context, client *http.Client, base string, ready *response) []cli.Finding {
+	if ready.status == http.StatusOK {
+		return []cli.Finding{cli.Healthy("server", "ready")}
+	}
+	names := failing(ready.body)
+	if len(names) == 0 {
+		return []cli.Finding{undecided("server", fmt.Sprintf("/readyz responds with %d", ready.status), "read the log of the server")}
+	}
+	var findings []cli.Finding
+	for _, name := range names {
+		cause := "the readiness check " + name + " fails"
+		if details, err := get(ctx, client, base+"/readyz/"+name); err == nil && details.status == http.StatusInternalServerError {
+			cause += ": " + strings.TrimSpace(strings.TrimPrefix(details.body, "internal server error: "))
+		}
+		remedy := readinessRemedies[name]
+		if remedy == "" {
+			remedy = "read the log of the server"
+		}
+		findings = append(findings, cli.Bad("server", cause, remedy))
+	}
+	return findings
+}
+
+// hubVersion returns a finding about the Kubernetes version of the hub.
+func (d *hubDoctor) hubVersion(ctx context.Context) []cli.Finding {
+	const subject = "version of the hub"
+	info, err := discovery.ToServerVersionInterfaceWithContext(d.Kube.Discovery()).ServerVersionWithContext(ctx)
+	if err != nil {
+		return []cli.Finding{cli.Unknown(subject, err)}
+	}
+	parsed, err := utilversion.ParseGeneric(info.GitVersion)
+	if err != nil {
+		return []cli.Finding{cli.Unknown(subject, err)}
+	}
+	if parsed.Major() != 1 || parsed.Minor() < oldestHub {
+		return []cli.Finding{cli.Warning(subject, info.GitVersion+" is older than the oldest supported one", fmt.Sprintf("upgrade the hub to Kubernetes 1.%d or later", oldestHub))}
+	}
+	if parsed.Minor() > newestHub {
+		return []cli.Finding{cli.Warning(subject, info.GitVersion+" is newer than the releases that are tested", fmt.Sprintf("the server is tested on Kubernetes 1.%d to 1.%d; upgrade the server when a release is available", oldestHub, newestHub))}
+	}
+	return []cli.Finding{cli.Healthy(subject, info.GitVersion)}
+}
+
+// release matches the version of a release, such as v0.5.1 or v0.5.0-rc.1, or of a commit after it.
+var release = regexp.MustCompile(`^v(\d+)\.(\d+)\.\d+(-[a-z]+\.\d+)?(-\d+-g[0-9a-f]+)?$`)
+
+// skew returns the finding about the version of another program of this project.
+func skew(subject, other, own string) cli.Finding {
+	theirs, ours := release.FindStringSubmatch(other), release.FindStringSubmatch(own)
+	if other == own {
+		return cli.Healthy(subject, other)
+	}
+	if theirs == nil || ours == nil {
+		return cli.Warning(subject, fmt.Sprintf("%s, and clusteradm is %s: not both are releases, so their skew is unknown", other, own), "use releases that are at most one minor release apart")
+	}
+	minor := func(match []string) int {
+		number, _ := strconv.Atoi(match[2])
+		return number
+	}
+	if theirs[1] != ours[1] || max(minor(theirs)-minor(ours), minor(ours)-minor(theirs)) > 1 {
+		return cli.Bad(subject, fmt.Sprintf("%s, and clusteradm is %s: more than one minor release apart", other, own), "upgrade the older one with clusteradm upgrade hub or clusteradm upgrade agent, one minor release at a time")
+	}
+	return cli.Healthy(subject, other)
+}
+
+func (d *hubDoctor) serverVersion(ctx context.Context, client *http.Client, base string) cli.Finding {
+	const subject = "version of the server"
+	answer, err := get(ctx, client, base+"/version")
+	if err != nil {
+		return cli.Unknown(subject, err)
+	}
+	var info apimachineryversion.Info
+	if err := json.Unmarshal([]byte(answer.body), &info); err != nil || info.GitVersion == "" {
+		return undecided(subject, fmt.Sprintf("/version responds with %d", answer.status), "allow GET of /version, as the ClusterRole system:public-info-viewer does")
+	}
+	return skew(subject, version.Of(info), version.Short())
+}
+
+// quota is the labels of the metrics of quotas. Other metrics that the doctor reads have no labels.
+type quota struct{ limit, resource string }
+
+// measured returns findings about storage and quotas from the metrics of the server.
+func (d *hubDoctor) measured(ctx context.Context, client *http.Client, base string, credentials bool) []cli.Finding {
+	const subject = "storage and quotas"
+	answer, err := get(ctx, client, base+"/metrics")
+	if err != nil {
+		return []cli.Finding{cli.Unknown(subject, err)}
+	}
+	if answer.status != http.StatusOK {
+		remedy := "grant get of the nonResourceURL /metrics, as the ClusterRole system:monitoring does"
+		if !credentials {
+			remedy = "use a kubeconfig with a client certificate, because the doctor sends no token to the server; or see hub_apiserver_etcd_out_of_space and hub_apiserver_quota_used_max in the metrics"
+		}
+		return []cli.Finding{undecided(subject, fmt.Sprintf("/metrics of the server responds with %d", answer.status), remedy)}
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(answer.body))
+	if err != nil {
+		return []cli.Finding{cli.Unknown(subject, err)}
+	}
+	values := func(name string) map[quota]float64 {
+		out := map[quota]float64{}
+		for _, metric := range families[name].GetMetric() {
+			var labels quota
+			for _, label := range metric.Label {
+				switch label.GetName() {
+				case "limit":
+					labels.limit = label.GetValue()
+				case "resource":
+					labels.resource = label.GetValue()
+				}
+			}
+			out[labels] = metric.GetGauge().GetValue()
+		}
+		return out
+	}
+	return append([]cli.Finding{storageFinding(values)}, d.quotas(ctx, values)...)
+}
+
+// storageFinding returns the finding about the space of the embedded etcd.
+func storageFinding(values func(string) map[quota]float64) cli.Finding {
+	const subject, remedy = "storage", "delete objects; the server returns the space within minutes; or restart the server with a larger --data-quota-bytes, and a larger volume"
+	size, bound := values("hub_apiserver_etcd_size_bytes")[quota{}], values("hub_apiserver_etcd_quota_bytes")[quota{}]
+	use := fmt.Sprintf("%.0f of %.0f MiB", size/(1<<20), bound/(1<<20))
+	switch {
+	case bound == 0:
+		return cli.Healthy(subject, "external etcd: its own alarms show whether it is full")
+	case values("hub_apiserver_etcd_out_of_space")[quota{}] > 0:
+		return cli.Bad(subject, "etcd full: the embedded etcd rejects writes at its quota, "+use, remedy)
+	case size >= nearQuota*bound:
+		return cli.Warning(subject, "the embedded etcd uses "+use, remedy)
+	}
+	return cli.Healthy(subject, "the embedded etcd uses "+use)
+}
+
+// quotas returns findings about the quotas of namespaces.
+func (d *hubDoctor) quotas(ctx context.Context, values func(string) map[quota]float64) []cli.Finding {
+	const subject = "quotas of namespaces"
+	used := values("hub_apiserver_quota_used_max")
+	var findings []cli.Finding
+	for labels, limit := range values("hub_apiserver_quota_limit") {
+		share := used[labels] / limit
+		if limit == 0 || share < nearQuota {
+			continue
+		}
+		kind, resource := labels.limit, labels.resource
+		where := ""
+		if kind == "objects" {
+			where = d.fullest(ctx, resource)
+		}
+		cause := fmt.Sprintf("%.0f of %.0f %s of %s%s", used[labels], limit, kind, resource, where)
+		remedy := fmt.Sprintf("delete %s, or raise --namespace-quota-%s=%s=<limit>; see docs/limits.md", resource, kind, resource)
+		// A write may not fit before the last byte is used.
+		if share >= 1 || kind == "bytes" && share >= 0.99 {
+			findings = append(findings, cli.Bad(subject, "quota reached: "+cause, remedy))
+		} else {
+			findings = append(findings, cli.Warning(subject, "quota nearly reached: "+cause, remedy))
+		}
+	}
+	if len(findings) == 0 {
+		return []cli.Finding{cli.Healthy(subject, "no namespace uses 80 % of a quota")}
+	}
+	slices.SortFunc(findings, func(a, b cli.Finding) int { return strings.Compare(a.State+a.Cause, b.State+b.Cause) })
+	return findings
+}
+
+// fullest names the namespace with the most objects of a resource, or returns an empty string if
+// they cannot be counted.
+func (d *hubDoctor) fullest(ctx context.Context, resource string) string {
+	disco, err := discovery.NewDiscoveryClientForConfig(d.Config)
+	if err != nil {
+		return ""
+	}
+	full, err := restmapper.NewDeferredDiscoveryRESTMapperWithContext(memory.NewMemCacheClientWithContext(disco)).ResourceForWithContext(ctx, schema.GroupVersionResource{Resource: resource})
+	if err != nil {
+		return ""
+	}
+	client, err := metadata.NewForConfig(d.Config)
+	if err != nil {
+		return ""
+	}
+	counts, most := map[string]int{}, ""
+	err = pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return client.Resource(full).List(ctx, options)
+	}).EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
+		namespace := item.(*metav1.PartialObjectMetadata).Namespace
+		if counts[namespace]++; counts[namespace] > counts[most] {
+			most = namespace
+		}
+		return nil
+	})
+	if err != nil || most == "" {
+		return ""
+	}
+	return " in namespace " + most
+}

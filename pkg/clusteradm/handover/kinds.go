@@ -1,0 +1,206 @@
+package handover
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/pager"
+
+	addonv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
+	addonv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1beta1"
+	authenticationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1alpha1"
+	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
+	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	rbacv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1beta1"
+	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
+)
+
+// Kinds that need something else than others.
+const (
+	KindRegistration      = "ManagedClusterRegistration"
+	KindManagedCluster    = "ManagedCluster"
+	KindClusterSet        = "ManagedClusterSet"
+	KindServiceAccount    = "ManagedServiceAccount"
+	KindClusterPermission = "ClusterPermission"
+	KindManifestWork      = "ManifestWork"
+)
+
+// Kind is a kind that the server stores.
+type Kind struct {
+	Name     string
+	Resource schema.GroupVersionResource
+	// OCM is true if OCM stores the kind in a CustomResourceDefinition. Older is another version that it and the server have.
+	OCM   bool
+	Older schema.GroupVersion
+}
+
+// Kinds are all kinds that the server stores, in the order in which they move: owners before dependents.
+var Kinds = []Kind{
+	// The server would create the registration of a ManagedCluster without one.
+	{Name: KindRegistration, Resource: registerv1alpha1.SchemeGroupVersion.WithResource("managedclusters")},
+	{Name: KindManagedCluster, Resource: clusterv1.SchemeGroupVersion.WithResource("managedclusters"), OCM: true},
+	{Name: KindClusterSet, Resource: clusterv1beta2.SchemeGroupVersion.WithResource("managedclustersets"), OCM: true},
+	{Name: "ManagedClusterSetBinding", Resource: clusterv1beta2.SchemeGroupVersion.WithResource("managedclustersetbindings"), OCM: true},
+	{Name: "ClusterManagementAddOn", Resource: addonv1beta1.SchemeGroupVersion.WithResource("clustermanagementaddons"), OCM: true, Older: addonv1alpha1.SchemeGroupVersion},
+	{Name: "AddOnDeploymentConfig", Resource: addonv1beta1.SchemeGroupVersion.WithResource("addondeploymentconfigs"), OCM: true, Older: addonv1alpha1.SchemeGroupVersion},
+	{Name: "ManagedClusterAddOn", Resource: addonv1beta1.SchemeGroupVersion.WithResource("managedclusteraddons"), OCM: true, Older: addonv1alpha1.SchemeGroupVersion},
+	{Name: "ClusterNamespace", Resource: rbacv1alpha1.SchemeGroupVersion.WithResource("clusternamespaces")},
+	{Name: KindServiceAccount, Resource: authenticationv1beta1.SchemeGroupVersion.WithResource("managedserviceaccounts"), OCM: true, Older: authenticationv1alpha1.SchemeGroupVersion},
+	{Name: "ManagedServiceAccountBinding", Resource: authenticationv1alpha1.SchemeGroupVersion.WithResource("managedserviceaccountbindings")},
+	{Name: "MulticlusterRoleAssignment", Resource: rbacv1beta1.SchemeGroupVersion.WithResource("multiclusterroleassignments"), OCM: true},
+	{Name: KindClusterPermission, Resource: rbacv1alpha1.SchemeGroupVersion.WithResource("clusterpermissions"), OCM: true},
+	{Name: KindManifestWork, Resource: workv1.SchemeGroupVersion.WithResource("manifestworks"), OCM: true},
+}
+
+// versions returns the versions that the server serves, the best first.
+func (k *Kind) versions() []schema.GroupVersion {
+	versions := []schema.GroupVersion{k.Resource.GroupVersion()}
+	if !k.Older.Empty() {
+		versions = append(versions, k.Older)
+	}
+	return versions
+}
+
+// SwitchedVersions returns the versions that the hub forwards to the server after a migration, and did not before.
+func SwitchedVersions() []schema.GroupVersion {
+	versions := []schema.GroupVersion{registerv1alpha1.SchemeGroupVersion}
+	for _, kind := range Kinds {
+		if kind.OCM {
+			versions = append(versions, kind.versions()...)
+		}
+	}
+	slices.SortFunc(versions, func(a, b schema.GroupVersion) int {
+		return slices.Compare([]string{a.Group, a.Version}, []string{b.Group, b.Version})
+	})
+	return slices.Compact(versions)
+}
+
+// CustomResourceDefinitions is the resource of CustomResourceDefinitions.
+var CustomResourceDefinitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+
+// KeptVersion is the version of a CustomResourceDefinition by which its objects stay accessible while the hub forwards its
+// other versions to the server.
+const KeptVersion = "migration"
+
+// CustomKind is a kind that has a CustomResourceDefinition on the hub.
+type CustomKind struct {
+	Kind
+	CRD *unstructured.Unstructured
+	// Version is a version that the server and the CustomResourceDefinition have.
+	Version schema.GroupVersion
+}
+
+// Served is the resource that users read: from the server after a migration, or else from the CustomResourceDefinition.
+func (k *CustomKind) Served() schema.GroupVersionResource {
+	return k.Version.WithResource(k.Resource.Resource)
+}
+
+// Kept is the resource in the CustomResourceDefinition, whatever the hub forwards.
+func (k *CustomKind) Kept() schema.GroupVersionResource {
+	return schema.GroupVersion{Group: k.Resource.Group, Version: KeptVersion}.WithResource(k.Resource.Resource)
+}
+
+// HasStatus reports whether the CustomResourceDefinition has the subresource status.
+func (k *CustomKind) HasStatus() bool {
+	for _, version := range Versions(k.CRD) {
+		if version["name"] == k.Version.Version {
+			_, found, _ := unstructured.NestedMap(version, "subresources", "status")
+			return found
+		}
+	}
+	return false
+}
+
+// Versions returns the versions of a CustomResourceDefinition.
+func Versions(crd *unstructured.Unstructured) []map[string]any {
+	list, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	var versions []map[string]any
+	for _, item := range list {
+		if version, ok := item.(map[string]any); ok {
+			versions = append(versions, version)
+		}
+	}
+	return versions
+}
+
+// HasVersion reports whether a CustomResourceDefinition is of a group and has a version.
+func HasVersion(crd *unstructured.Unstructured, version schema.GroupVersion) bool {
+	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
+	return group == version.Group && slices.ContainsFunc(Versions(crd), func(v map[string]any) bool { return v["name"] == version.Version })
+}
+
+// ReadKinds returns the kinds that have a CustomResourceDefinition, and what prevents their migration.
+func ReadKinds(ctx context.Context, client dynamic.Interface) ([]*CustomKind, []cli.Finding, error) {
+	var kinds []*CustomKind
+	var findings []cli.Finding
+	for _, kind := range Kinds {
+		if !kind.OCM {
+			continue
+		}
+		crd, err := client.Resource(CustomResourceDefinitions).Get(ctx, kind.Resource.GroupResource().String(), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		found := &CustomKind{Kind: kind, CRD: crd}
+		subject := "CustomResourceDefinition " + crd.GetName()
+		best := len(kind.versions())
+		for _, version := range Versions(crd) {
+			name, _ := version["name"].(string)
+			if version["served"] != true || name == KeptVersion {
+				continue
+			}
+			shared := schema.GroupVersion{Group: kind.Resource.Group, Version: name}
+			switch at := slices.Index(kind.versions(), shared); {
+			case at < 0:
+				findings = append(findings, cli.Bad(subject, fmt.Sprintf("the server does not serve version %s, which would show old objects", name),
+					"set served: false for this version, if no client uses it"))
+			case at < best:
+				best, found.Version = at, shared
+			}
+		}
+		if found.Version.Empty() {
+			findings = append(findings, cli.Bad(subject, "it has no version that the server serves", "upgrade OCM"))
+			continue
+		}
+		stored, _, _ := unstructured.NestedStringSlice(crd.Object, "status", "storedVersions")
+		if strategy, _, _ := unstructured.NestedString(crd.Object, "spec", "conversion", "strategy"); strategy == "Webhook" && len(stored) > 1 {
+			findings = append(findings, cli.Bad(subject, fmt.Sprintf("objects may be stored in the versions %q, which a webhook converts", stored),
+				"migrate the stored objects to one version, and remove the others from status.storedVersions"))
+		}
+		kinds = append(kinds, found)
+	}
+	return kinds, findings, nil
+}
+
+// ListAll returns all objects of a resource by namespace and name.
+func ListAll(ctx context.Context, client dynamic.Interface, resource schema.GroupVersionResource) (map[string]*unstructured.Unstructured, error) {
+	objects := map[string]*unstructured.Unstructured{}
+	err := cli.Persist(ctx, func(ctx context.Context) error {
+		clear(objects)
+		return pager.New(pager.SimplePageFunc(func(options metav1.ListOptions) (runtime.Object, error) {
+			return client.Resource(resource).List(ctx, options)
+		})).EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
+			object := item.(*unstructured.Unstructured)
+			objects[object.GetNamespace()+"/"+object.GetName()] = object
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", resource.GroupResource(), err)
+	}
+	return objects, nil
+}

@@ -1,0 +1,522 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/handover"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/program"
+	"open-cluster-management.io/hub-apiserver/pkg/irsa"
+	"open-cluster-management.io/hub-apiserver/pkg/signing"
+	"open-cluster-management.io/hub-apiserver/pkg/version"
+)
+
+const (
+	defaultTokenDuration = 24 * time.Hour
+	// probeName is the prefix of the request that checks whether the hub signs certificates.
+	probeName = "clusteradm-probe"
+	// minTokenDuration is the shortest lifetime of a token in Kubernetes.
+	minTokenDuration = 10 * time.Minute
+)
+
+const initExample = `  # A hub whose clusters join by client certificates
+  clusteradm init --wait
+
+  # A hub on EKS, whose clusters on EKS join by IAM roles
+  clusteradm init --wait --registration-auth=aws-irsa \
+      --hub-cluster-arn arn:aws:eks:us-west-2:123456789012:cluster/hub
+
+  # The same, and the agent of the hub itself: searches find the resources of the hub
+  clusteradm init --wait --local-cluster
+
+  # All objects except the server, which runs elsewhere
+  clusteradm init --apiserver=external
+
+  # More memory for the server of an installed hub. Everything else stays as it is
+  clusteradm init --resource-limits=memory=8Gi --dry-run
+  clusteradm init --resource-limits=memory=8Gi
+
+  # Print the manifests
+  clusteradm init --output-manifests`
+
+// initializing is the commands clusteradm init and clusteradm upgrade hub.
+type initializing struct {
+	cli.Environment
+	*cli.Clients
+	applier *manifests.Applier
+
+	auth          []string
+	hubARN        string
+	server        string
+	apiserver     string
+	output        bool
+	probeTimeout  time.Duration
+	tokenDuration time.Duration
+	// beforeMigration is true if the server must not serve what the hub stores in CustomResourceDefinitions yet.
+	beforeMigration bool
+	// standby is true if the hub waits to adopt the clusters of another hub.
+	standby bool
+	hub     hubSettings
+
+	program.Options
+	// held is true if the server waits for a migration or an adoption, and keeps waiting.
+	held bool
+	// installed is the server that the hub runs, or nil if it has no Deployment.
+	installed *installedHub
+}
+
+func newInitializing(env cli.Environment) *initializing {
+	return &initializing{
+		Environment: env, auth: []string{string(program.DefaultDriver)}, apiserver: program.Deploy,
+		probeTimeout: signing.DefaultTimeout, tokenDuration: defaultTokenDuration, hub: newHubSettings(),
+	}
+}
+
+// NewInit returns the command clusteradm init.
+func NewInit(env cli.Environment) *cobra.Command {
+	i := newInitializing(env)
+	command := &cobra.Command{
+		Use:   "init",
+		Short: "Make the cluster of the current context a hub",
+		Long: `Make the cluster of the current context a hub: install the server and its roles, and
+print the command with which a managed cluster joins. If the hub is installed, the command changes
+only what its flags name. Changes of the storage, the search engine or the number of replicas require
+--yes, as do changes of fields that others have set.`,
+		Example: initExample,
+		Args:    cobra.NoArgs,
+		RunE:    cli.Within(&i.Timeout, i.run),
+	}
+	flags := command.Flags()
+	flags.StringSliceVar(&i.auth, "registration-auth", i.auth, "Registration drivers, by which agents authenticate: csr (client certificates that the hub signs), aws-irsa (AWS IAM roles; hub and cluster are on EKS), or both.")
+	flags.StringSliceVar(&i.auth, "registration-drivers", i.auth, "Same as --registration-auth, for compatibility with the OCM clusteradm.")
+	flags.StringVar(&i.hubARN, "hub-cluster-arn", "", "ARN of the hub's EKS cluster, for aws-irsa. Defaults to the name of the cluster in the kubeconfig if it is an ARN.")
+	flags.StringVar(&i.hubARN, "eks-hub-cluster-arn", "", "Same as --hub-cluster-arn.")
+	flags.StringVar(&i.server, "hub-apiserver", "", "URL at which managed clusters reach the hub. Defaults to the URL in the kubeconfig.")
+	flags.StringVar(&i.apiserver, "apiserver", i.apiserver, "deploy runs the server on the hub. external installs all objects except its Deployment, Service and APIServices, for a server that runs elsewhere.")
+	flags.BoolVar(&i.output, "output-manifests", false, "Print the manifests and apply nothing.")
+	flags.DurationVar(&i.probeTimeout, "csr-probe-timeout", i.probeTimeout, "Time within which the hub must sign a test certificate. 0 skips the test.")
+	flags.DurationVar(&i.tokenDuration, "token-duration", i.tokenDuration, "Lifetime of the printed token.")
+	flags.BoolVar(&i.beforeMigration, "before-migration", false, "Install the server on a hub that runs OCM so that clusteradm migrate can move its objects to it. Until then, the server serves none of them and changes nothing.")
+	flags.BoolVar(&i.standby, "standby", false, "Install a hub that waits to adopt the clusters of another hub. Until clusteradm hub adopt, or clusteradm init --standby=false, the server registers no clusters.")
+	i.hub.addFlags(flags)
+	i.AddFlags(flags, "hub", "Wait until the server serves.")
+	return command
+}
+
+// NewUpgrade returns the command clusteradm upgrade hub.
+func NewUpgrade(env cli.Environment) *cobra.Command {
+	i := newInitializing(env)
+	i.Upgrade = true
+	command := &cobra.Command{
+		Use:     "hub",
+		Aliases: []string{"clustermanager"},
+		Short:   "Upgrade the server on the hub of the current context",
+		Args:    cobra.NoArgs,
+		RunE:    cli.Within(&i.Timeout, i.run),
+	}
+	i.hub.image.AddFlags(command.Flags(), "server")
+	i.AddFlags(command.Flags(), "hub", "Wait until the server serves.")
+	return command
+}
+
+// complete checks the flags and sets the defaults.
+func (i *initializing) complete() error {
+	errs := []error{cli.OneOf("apiserver", i.apiserver, program.Deploy, program.External)}
+	var err error
+	if i.hub.drivers, err = program.ParseDrivers(i.auth); err != nil {
+		errs = append(errs, err)
+	}
+	if i.hub.aws() {
+		arn, err := program.ClusterARN(i.ConfigFlags, "hub-cluster-arn", i.hubARN)
+		errs, i.hub.arn = append(errs, err), &arn
+	} else if i.hubARN != "" {
+		errs = append(errs, fmt.Errorf("--hub-cluster-arn requires --registration-auth=%s", registerv1alpha1.DriverAWSIRSA))
+	}
+	errs = append(errs, checkToken(i.tokenDuration, i.server)...)
+	if i.probeTimeout < 0 {
+		errs = append(errs, fmt.Errorf("--csr-probe-timeout must not be negative, not %s", i.probeTimeout))
+	}
+	if i.output && i.DryRun {
+		errs = append(errs, errors.New("--output-manifests excludes --dry-run"))
+	}
+	if i.beforeMigration && (i.hub.existingOCM || i.apiserver == program.External || i.output) {
+		errs = append(errs, errors.New("--before-migration excludes --existing-ocm, --apiserver=external and --output-manifests"))
+	}
+	if i.standby && (i.beforeMigration || i.hub.existingOCM || i.output) {
+		errs = append(errs, errors.New("--standby excludes --before-migration, --existing-ocm and --output-manifests"))
+	}
+	if i.Upgrade {
+		i.hub.image.Upgrade()
+	}
+	if i.apiserver == program.Deploy {
+		image := ""
+		if i.installed != nil && !i.Reset {
+			image = i.installed.Image()
+		}
+		if i.hub.image.Image, err = i.hub.image.Of(manifests.ServerName, image, version.Short()); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if i.hub.localCluster {
+		if i.apiserver != program.Deploy || i.standby || i.beforeMigration {
+			errs = append(errs, errors.New("--local-cluster excludes --apiserver=external, --standby and --before-migration"))
+		}
+		// In the repository of the server's image, if that is one of a release.
+		if registry, tag, ok := program.ReleaseOf(manifests.ServerName, i.hub.image.Image); i.hub.agentImage == "" && ok {
+			i.hub.agentImage = registry + "/" + manifests.AgentImage + ":" + tag
+		} else if i.hub.agentImage == "" {
+			errs = append(errs, errors.New("--local-cluster requires --local-cluster-image, since the image of the server is not in the repository of a release"))
+		}
+	}
+	return errors.Join(append(errs, i.hub.complete()...)...)
+}
+
+func (i *initializing) run(ctx context.Context, _ []string) error {
+	if i.output {
+		if err := i.complete(); err != nil {
+			return err
+		}
+		objects, err := i.objects()
+		if err != nil {
+			return err
+		}
+		return manifests.Write(i.Out, objects)
+	}
+	var err error
+	if i.Clients, err = i.Connect(); err != nil {
+		return errors.Join(i.complete(), err)
+	}
+	i.applier = manifests.NewApplier(i.Environment, i.Clients)
+	if i.installed, err = readServer(ctx, i.Kube); err != nil {
+		return errors.Join(i.complete(), err)
+	}
+	if i.installed == nil && i.Upgrade {
+		return fmt.Errorf("the hub has no Deployment %s in %s: upgrade the server where it runs, or install it with clusteradm init", manifests.ServerName, manifests.HubNamespace)
+	}
+	if err := i.keep(ctx); err != nil {
+		return err
+	}
+	if err := i.complete(); err != nil {
+		return err
+	}
+	if i.apiserver == program.Deploy && !i.beforeMigration && (i.installed == nil || i.Given("before-migration")) {
+		if err := i.detectOCM(ctx); err != nil {
+			return err
+		}
+	}
+	if !i.DryRun && !i.Upgrade && !i.hub.existingOCM && i.hub.csr() && i.probeTimeout > 0 {
+		if err := i.probe(ctx); err != nil {
+			return err
+		}
+	}
+	if err := i.install(ctx); err != nil || i.DryRun || i.Upgrade {
+		return err
+	}
+	return i.next(ctx)
+}
+
+// keep sets to the state of the hub what no flag names.
+func (i *initializing) keep(ctx context.Context) error {
+	held, err := handover.Held(ctx, i.Kube)
+	if err != nil {
+		return err
+	}
+	if i.held = held && !i.Given("standby", "before-migration"); i.held {
+		waits, err := i.waitsForMigration(ctx)
+		if err != nil {
+			return err
+		}
+		i.beforeMigration, i.standby = waits && i.apiserver == program.Deploy, !waits
+	}
+	if i.installed == nil {
+		return i.keepElsewhere(ctx)
+	}
+	installed := &i.installed.settings
+	if i.Reset {
+		i.hub.existingOCM = i.hub.existingOCM || installed.existingOCM && !i.Given("existing-ocm", "before-migration")
+		return nil
+	}
+	if !i.Given("registration-auth", "registration-drivers") {
+		i.auth = nil
+		for _, driver := range installed.drivers {
+			i.auth = append(i.auth, string(driver))
+		}
+	}
+	// Errors are those of complete.
+	if i.hub.drivers, _ = program.ParseDrivers(i.auth); i.hub.aws() && i.hubARN == "" && installed.arn != nil {
+		i.hubARN = installed.arn.String()
+	}
+	i.hub.keep(installed, i.Given)
+	if (i.beforeMigration || i.Given("before-migration")) && !i.Given("existing-ocm") {
+		i.hub.existingOCM = false
+	}
+	if i.hub.serving == "" {
+		return fmt.Errorf("the server has a certificate that init does not know, with --tls-cert-file=%s and --serving-certificate-secret=%s: give --serving-certificates, or change the hub by the means that installed it",
+			cli.Printable(i.installed.Value("tls-cert-file", "")), cli.Printable(i.installed.Value("serving-certificate-secret", "")))
+	}
+	if i.Given("before-migration") && ptr.Deref(i.installed.Spec.Replicas, 1) == 0 {
+		// A migration back has stopped the server.
+		i.installed.Spec.Replicas = nil
+	}
+	return nil
+}
+
+// keepElsewhere does the same for a hub that has no Deployment of the server.
+func (i *initializing) keepElsewhere(ctx context.Context) error {
+	served, err := cli.Aggregated(ctx, i.Dynamic, rbacv1alpha1.SchemeGroupVersion)
+	if err != nil {
+		return err
+	}
+	if served && !i.Given("apiserver") {
+		return fmt.Errorf("the hub forwards requests to a server, but has no Deployment %s in %s: give --apiserver=%s if the server runs elsewhere, or --apiserver=%s to install it",
+			manifests.ServerName, manifests.HubNamespace, program.External, program.Deploy)
+	}
+	if i.apiserver != program.External || i.Given("registration-auth", "registration-drivers") || i.Reset {
+		return nil
+	}
+	role, err := program.RoleOf(ctx, i.Kube, manifests.HubNamespace, manifests.ServerName)
+	if err == nil && role != "" {
+		i.hub.roleARN, i.hub.keepRole = role, true
+		i.Warn("the flags of a server that runs elsewhere are not known. It has the IAM role %s: give --registration-auth.", cli.Printable(role))
+	}
+	return err
+}
+
+// objects returns the objects to install.
+func (i *initializing) objects() ([]*unstructured.Unstructured, error) {
+	if i.apiserver == program.External {
+		return i.hub.access()
+	}
+	objects, err := i.hub.objects()
+	if err != nil || i.installed == nil || i.Reset {
+		return objects, err
+	}
+	settings := i.installed.settings
+	if settings.serving == "" {
+		// Its certificate is in files of another origin, and flags replace them.
+		settings.serving = servingCertManager
+	}
+	before, err := settings.objects()
+	if err != nil {
+		return nil, err
+	}
+	return objects, i.installed.Keep(objects, before, &i.hub.resources, settings.arguments())
+}
+
+func (i *initializing) install(ctx context.Context) error {
+	if err := handover.Unfinished(ctx, i.Kube); err != nil {
+		return err
+	}
+	objects, err := i.objects()
+	if err != nil {
+		return err
+	}
+	if i.installed != nil && i.apiserver == program.Deploy {
+		if err := i.refuse(objects); err != nil {
+			return err
+		}
+	}
+	hold := i.standby && !i.held
+	if i.beforeMigration {
+		if objects, hold, err = i.stepAside(ctx, objects); err != nil {
+			return err
+		}
+	}
+	if hold && i.standby {
+		if err := i.refuseClusters(ctx); err != nil {
+			return err
+		}
+	}
+	changes, err := i.applier.Plan(ctx, objects...)
+	if err != nil {
+		return err
+	}
+	if err := i.decide(ctx, objects, &changes); err != nil || i.DryRun {
+		return err
+	}
+	if hold {
+		// The namespace contains the Lease.
+		next := 1 + slices.IndexFunc(changes, func(c manifests.Change) bool {
+			return c.Manifest.GetKind() == manifests.KindNamespace && c.Manifest.GetName() == manifests.HubNamespace
+		})
+		if err := i.applier.Write(ctx, changes[:next]); err != nil {
+			return err
+		}
+		if err := handover.Hold(ctx, i.Kube); err != nil {
+			return err
+		}
+		changes = changes[next:]
+	}
+	if err := i.applier.Write(ctx, changes); err != nil {
+		return err
+	}
+	if !i.standby && !i.beforeMigration && !i.held {
+		// An installation for a migration that did not begin.
+		if err := handover.Release(ctx, i.Kube); err != nil {
+			return err
+		}
+	}
+	if !i.Wait || i.apiserver == program.External {
+		return nil
+	}
+	return i.await(ctx, objects)
+}
+
+// await waits until the hub forwards requests to the server and, with --local-cluster, until the agent of the hub works.
+func (i *initializing) await(ctx context.Context, objects []*unstructured.Unstructured) error {
+	i.Say("waiting for the server")
+	if err := cli.WaitForDeployment(ctx, i.Kube, manifests.HubNamespace, manifests.ServerName); err != nil {
+		return err
+	}
+	for _, object := range objects {
+		if object.GetKind() == cli.KindAPIService {
+			if err := cli.WaitForAPIService(ctx, i.Dynamic, object.GetName(), cli.Unavailable); err != nil {
+				return err
+			}
+		}
+	}
+	if !i.hub.localCluster {
+		return nil
+	}
+	i.Say("waiting for the agent of the hub")
+	return cli.WaitForDeployment(ctx, i.Kube, manifests.AgentNamespace, manifests.AgentName)
+}
+
+// refuse returns an error if the server would not serve its data after the change.
+func (i *initializing) refuse(objects []*unstructured.Unstructured) error {
+	if before := i.installed.settings.existingOCM; i.hub.existingOCM != before && !i.beforeMigration && !i.Given("before-migration") {
+		return fmt.Errorf("--existing-ocm=%t: the server of the hub runs with %t, and would no longer serve the same kinds: run clusteradm migrate", i.hub.existingOCM, before)
+	}
+	return i.installed.losses(&i.hub, objects)
+}
+
+// decide adds the APIServices that the changed settings remove to the changes. It returns an error if they require a
+// confirmation that is not given. It prints them if the command only does that.
+func (i *initializing) decide(ctx context.Context, objects []*unstructured.Unstructured, changes *[]manifests.Change) error {
+	var reasons []string
+	switch {
+	case i.apiserver == program.External:
+	case i.installed == nil:
+		served, err := cli.Aggregated(ctx, i.Dynamic, rbacv1alpha1.SchemeGroupVersion)
+		if err != nil {
+			return err
+		}
+		if served {
+			reasons = append(reasons, fmt.Sprintf("the Deployment %s in %s does not exist, so its settings are not known: it would get the settings of the flags, and the defaults", manifests.ServerName, manifests.HubNamespace))
+		}
+	default:
+		reasons = i.installed.reasons(&i.hub, objects)
+		gone, err := i.unserved(ctx)
+		if err != nil {
+			return err
+		}
+		*changes = append(*changes, gone...)
+	}
+	if i.hub.proxyAccounts && i.apiserver == program.Deploy {
+		hides, err := i.hiddenByProxyAccounts(ctx)
+		if err != nil {
+			return err
+		}
+		reasons = append(reasons, hides...)
+	}
+	return i.Confirm(i.Environment, *changes, reasons)
+}
+
+// unserved returns the APIServices that the server no longer serves. They would keep the hub from deleting
+// namespaces.
+func (i *initializing) unserved(ctx context.Context) ([]manifests.Change, error) {
+	searchEnds := i.hub.search == searchNone && i.installed.settings.search != searchNone
+	if !searchEnds && (i.hub.proxyAccounts || !i.installed.settings.proxyAccounts) {
+		return nil, nil
+	}
+	before, err := i.installed.settings.objects()
+	if err != nil {
+		return nil, err
+	}
+	after, err := i.hub.objects()
+	if err != nil {
+		return nil, err
+	}
+	var gone []manifests.Change
+	for _, object := range before {
+		if object.GetKind() != cli.KindAPIService || slices.ContainsFunc(after, func(other *unstructured.Unstructured) bool {
+			return other.GetKind() == cli.KindAPIService && other.GetName() == object.GetName()
+		}) {
+			continue
+		}
+		elsewhere, err := cli.AggregatedElsewhere(ctx, i.Dynamic, object)
+		if err != nil {
+			return nil, err
+		}
+		live, err := i.Dynamic.Resource(cli.APIServices).Get(ctx, object.GetName(), metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err) || elsewhere:
+		case err != nil:
+			return nil, err
+		default:
+			gone = append(gone, manifests.Change{Manifest: object, Live: live, Remove: true})
+		}
+	}
+	return gone, nil
+}
+
+// refuseClusters returns an error if the hub has clusters, for which a standby hub would do nothing.
+func (i *initializing) refuseClusters(ctx context.Context) error {
+	list, err := i.Dynamic.Resource(clusterv1.SchemeGroupVersion.WithResource("managedclusters")).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return cli.IgnoreNotFound(err)
+	}
+	for n := range list.Items {
+		if cluster := &list.Items[n]; !handover.OnlyRequests(cluster) {
+			return fmt.Errorf("the hub has clusters, such as %s: a standby hub must have none", cli.Printable(cluster.GetName()))
+		}
+	}
+	return nil
+}
+
+// next prints the next steps.
+func (i *initializing) next(ctx context.Context) error {
+	if i.beforeMigration {
+		i.Say("\nThe server is installed, and does nothing yet. Next:\n\n    clusteradm migrate --to server --dry-run")
+		return nil
+	}
+	if i.hub.existingOCM {
+		i.Say("\nThe server is installed. Clusters join as before.")
+		return nil
+	}
+	join, expires, err := newJoinCommand(ctx, i.Clients, &i.hub, i.server, i.tokenDuration, bootstrapToken)
+	if err != nil {
+		return err
+	}
+	if i.apiserver == program.External {
+		i.Say("\nStart the server with: %s", irsa.ShellLine(i.hub.arguments()...))
+	}
+	if i.standby {
+		i.Say("\nThe hub waits to adopt clusters. On the hub whose clusters it may adopt, run before %s\n\n%s", expires.Format(time.RFC3339), join.standby())
+		return nil
+	}
+	if i.hub.aws() {
+		i.Say("\nIn AWS, the server assumes the role %s\nwhich must exist with the policies of docs/registration-aws.md.", i.hub.roleARN)
+	}
+	i.Say("\nThe hub is ready for clusters to join. On each cluster, run until %s\n\n%s", expires.Format(time.RFC3339), join)
+	if len(i.hub.drivers) > 1 {
+		join.drivers = join.drivers[1:]
+		i.Say("\nor\n\n%s", join)
+	}
+	i.Say("\nand then on the hub\n\n    clusteradm accept --clusters CLUSTER_NAME")
+	return nil
+}

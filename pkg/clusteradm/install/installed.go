@@ -1,0 +1,171 @@
+package install
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/program"
+	"open-cluster-management.io/hub-apiserver/pkg/irsa"
+)
+
+const (
+	// certManagerFile is the certificate of the server in the component cert-manager.
+	certManagerFile = "/certs/tls.crt"
+	kindClaim       = "PersistentVolumeClaim"
+)
+
+// installedHub is the server that a hub runs, with the settings that init has flags for.
+type installedHub struct {
+	*program.Installed
+	settings hubSettings
+}
+
+// readServer returns the server that the hub runs, or nil if it has no Deployment.
+func readServer(ctx context.Context, kube kubernetes.Interface) (*installedHub, error) {
+	found, err := program.Read(ctx, kube, manifests.HubNamespace, manifests.ServerName, program.ServerContainer)
+	if err != nil || found == nil {
+		return nil, err
+	}
+	h := &installedHub{found, newHubSettings()}
+	s := &h.settings
+	s.image.Image = found.Image()
+	s.eksAuth = found.Value("eks-auth", s.eksAuth)
+	s.manageRoles = found.Value("irsa-manage-roles", "true") != "false"
+	// Exactly as they are written: they stay, or flags replace them.
+	s.arnPatterns, s.identities = found.Values("auto-approved-arn-patterns"), found.Values("auto-approved-csr-identities")
+	s.etcdServers = found.List("etcd-servers")
+	s.search = found.Value("search-engine", searchEmbedded)
+	s.existingOCM = strings.Contains(strings.Join(found.Values(program.RuntimeConfigFlag), ","), clusterv1.SchemeGroupVersion.String()+"=false")
+	s.proxyAccounts = strings.Contains(strings.Join(found.Values(program.RuntimeConfigFlag), ","), proxyAccountsVersion+"=true")
+	s.serving = ""
+	switch file := found.Value("tls-cert-file", ""); {
+	case file == certManagerFile:
+		s.serving = servingCertManager
+	case file == "" && found.Value("serving-certificate-secret", "") == manifests.ServingSecret:
+		s.serving = servingSelfSigned
+	}
+	drivers := found.List("registration-auth", "enabled-registration-drivers")
+	if len(drivers) == 0 {
+		drivers = []string{string(program.DefaultDriver)}
+	}
+	if s.drivers, err = program.ParseDrivers(drivers); err != nil {
+		return nil, h.Unreadable("registration-auth", err)
+	}
+	if s.aws() {
+		arn, err := irsa.ParseARN(found.Value("hub-cluster-arn", ""))
+		if err != nil {
+			return nil, h.Unreadable("hub-cluster-arn", err)
+		}
+		s.arn = &arn
+	}
+	for _, tag := range found.List("aws-resource-tags") {
+		key, value, _ := strings.Cut(tag, "=")
+		if s.tags == nil {
+			s.tags = map[string]string{}
+		}
+		s.tags[key] = value
+	}
+	if s.roleARN, err = program.RoleOf(ctx, kube, manifests.HubNamespace, manifests.ServerName); err != nil {
+		return nil, err
+	}
+	claim, err := kube.CoreV1().PersistentVolumeClaims(manifests.HubNamespace).Get(ctx, manifests.ServerName, metav1.GetOptions{})
+	if cli.IgnoreNotFound(err) != nil {
+		return nil, err
+	}
+	if request, found := claim.Spec.Resources.Requests[corev1.ResourceStorage]; found {
+		s.storageSize = request.String()
+	}
+	return h, nil
+}
+
+// keep sets to the installed value what no flag names.
+func (h *hubSettings) keep(installed *hubSettings, given func(flags ...string) bool) {
+	for flag, keep := range map[string]func(){
+		"irsa-manage-roles":    func() { h.manageRoles = installed.manageRoles },
+		"eks-auth":             func() { h.eksAuth = installed.eksAuth },
+		"serving-certificates": func() { h.serving = installed.serving },
+		"etcd-servers":         func() { h.etcdServers = installed.etcdServers },
+		"search-engine":        func() { h.search = installed.search },
+		"storage-size":         func() { h.storageSize = installed.storageSize },
+		"existing-ocm":         func() { h.existingOCM = installed.existingOCM },
+		"proxy-accounts":       func() { h.proxyAccounts = installed.proxyAccounts },
+		"auto-approved-csr-identities": func() {
+			if h.csr() {
+				h.identities = installed.identities
+			}
+		},
+		"auto-approved-arn-patterns": func() {
+			if h.aws() {
+				h.arnPatterns = installed.arnPatterns
+			}
+		},
+		"aws-resource-tags": func() {
+			if h.aws() {
+				h.tags = installed.tags
+			}
+		},
+		"hub-role-arn": func() {
+			if h.aws() && installed.aws() {
+				h.roleARN, h.keepRole = installed.roleARN, true
+			}
+		},
+	} {
+		if !given(flag) {
+			keep()
+		}
+	}
+}
+
+// losses returns an error if the server would not find its data after the change. objects are the manifests for the wanted settings.
+func (h *installedHub) losses(wanted *hubSettings, objects []*unstructured.Unstructured) error {
+	manifest, err := program.In(objects, manifests.ServerName, program.ServerContainer)
+	if err != nil {
+		return err
+	}
+	const dir = "data-dir"
+	old, now := strings.Join(h.settings.etcdServers, ","), strings.Join(wanted.etcdServers, ",")
+	switch {
+	case old == "" && now != "":
+		return fmt.Errorf("--etcd-servers=%s would lose the objects of the hub: the server stores them in the %s %s, and init does not copy them. See docs/clusteradm.md", now, kindClaim, manifests.ServerName)
+	case old != "" && now == "":
+		return fmt.Errorf("--etcd-servers would lose the objects of the hub: the server stores them in the etcd cluster %s, and would start with an empty volume. Give --etcd-servers=%s", cli.Printable(old), cli.Printable(old))
+	case old == "" && !slices.ContainsFunc(h.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.Name == "data" && v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == manifests.ServerName
+	}):
+		return fmt.Errorf("the Deployment %s in %s does not store its data in the %s %s: change it by the means that installed it", manifests.ServerName, manifests.HubNamespace, kindClaim, manifests.ServerName)
+	case old == "" && h.Value(dir, "") != manifest.Value(dir, ""):
+		return fmt.Errorf("--reset would lose the objects of the hub: the server stores them in --%s=%s, not %s", dir, cli.Printable(h.Value(dir, "")), manifest.Value(dir, ""))
+	case old == "":
+		if from, to := resource.MustParse(h.settings.storageSize), resource.MustParse(wanted.storageSize); to.Cmp(from) < 0 {
+			return fmt.Errorf("--storage-size=%s: the volume has %s and cannot shrink", wanted.storageSize, h.settings.storageSize)
+		}
+	}
+	return nil
+}
+
+// reasons returns the changes of the settings that require a confirmation. objects are the manifests for the wanted ones.
+func (h *installedHub) reasons(wanted *hubSettings, objects []*unstructured.Unstructured) []string {
+	var reasons []string
+	changed := func(flag, from, to, effect string) {
+		if from != to {
+			reasons = append(reasons, fmt.Sprintf("--%s changes from %s to %s: %s", flag, cli.Printable(from), cli.Printable(to), effect))
+		}
+	}
+	changed("etcd-servers", strings.Join(h.settings.etcdServers, ","), strings.Join(wanted.etcdServers, ","), "all must be members of the etcd cluster that has the data of the hub")
+	if from, to := resource.MustParse(h.settings.storageSize), resource.MustParse(wanted.storageSize); len(wanted.etcdServers) == 0 && !from.Equal(to) {
+		changed("storage-size", h.settings.storageSize, wanted.storageSize, "a volume cannot shrink again")
+	}
+	changed("search-engine", h.settings.search, wanted.search, "searches are incomplete until all agents have reported again")
+	return append(reasons, h.ReplicasChange(objects, "server")...)
+}

@@ -1,0 +1,2 @@
+// Package manifests builds the manifests of this project, and applies them to a cluster.
+package manifests

@@ -1,0 +1,280 @@
+package migrate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
+
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/handover"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
+)
+
+const (
+	// conversionAnnotation keeps the conversion of a CustomResourceDefinition. The kept version has no conversion.
+	conversionAnnotation = "migration.open-cluster-management.io/conversion"
+	// watchesEndTimeout exceeds the two minutes for which a hub waits for requests before it ends watches.
+	watchesEndTimeout = 3 * time.Minute
+	// otherAPIServers is the time that the other API servers of a hub have to end their watches.
+	otherAPIServers = 3 * time.Second
+)
+
+// changeDefinition changes the CustomResourceDefinition of a kind unless change returns false, again while others change it.
+func (m *migration) changeDefinition(ctx context.Context, kind *handover.CustomKind, change func(crd *unstructured.Unstructured) (bool, error)) error {
+	client := m.Dynamic.Resource(handover.CustomResourceDefinitions)
+	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		crd, err := client.Get(ctx, kind.CRD.GetName(), metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if changed, err := change(crd); err != nil || !changed {
+			return err
+		}
+		_, err = client.Update(ctx, crd, metav1.UpdateOptions{FieldManager: cli.FieldManager})
+		return err
+	}); err != nil {
+		return fmt.Errorf("customresourcedefinitions/%s: %w", kind.CRD.GetName(), err)
+	}
+	return nil
+}
+
+// keepVersions adds or removes the version by which the objects of a CustomResourceDefinition stay accessible. A
+// change of the versions also ends the watches of the kind, so that clients notice who serves it.
+func (m *migration) keepVersions(ctx context.Context, keep bool) error {
+	for _, kind := range m.kinds {
+		if err := m.changeDefinition(ctx, kind, func(crd *unstructured.Unstructured) (bool, error) {
+			return keepVersion(crd, kind.Version.Version, keep)
+		}); err != nil {
+			return err
+		}
+	}
+	if !keep {
+		return nil
+	}
+	for _, kind := range m.kinds {
+		if err := cli.Poll(ctx, func(ctx context.Context) (string, error) {
+			_, err := m.Dynamic.Resource(kind.Kept()).List(ctx, metav1.ListOptions{Limit: 1})
+			if apierrors.IsNotFound(err) {
+				return err.Error(), nil
+			}
+			return "", err
+		}); err != nil {
+			return fmt.Errorf("waiting for version %s of %s: %w", handover.KeptVersion, kind.Resource.GroupResource(), err)
+		}
+	}
+	return nil
+}
+
+// keepVersion changes a CustomResourceDefinition, and reports whether that was necessary. The version is a copy of
+// the given one.
+func keepVersion(crd *unstructured.Unstructured, like string, keep bool) (bool, error) {
+	versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	if err != nil {
+		return false, err
+	}
+	named := func(name string) int {
+		return slices.IndexFunc(versions, func(item any) bool {
+			version, ok := item.(map[string]any)
+			return ok && version["name"] == name
+		})
+	}
+	kept := named(handover.KeptVersion)
+	if (kept >= 0) == keep {
+		return false, nil
+	}
+	if !keep {
+		if err := unstructured.SetNestedSlice(crd.Object, slices.Delete(versions, kept, kept+1), "spec", "versions"); err != nil {
+			return false, err
+		}
+		return true, restoreConversion(crd)
+	}
+	added := runtime.DeepCopyJSON(versions[named(like)].(map[string]any))
+	added["name"], added["storage"], added["served"] = handover.KeptVersion, false, true
+	delete(added, "additionalPrinterColumns")
+	if err := unstructured.SetNestedSlice(crd.Object, append(versions, added), "spec", "versions"); err != nil {
+		return false, err
+	}
+	return true, saveConversion(crd)
+}
+
+// saveConversion replaces the conversion by a webhook, and saves it in an annotation.
+func saveConversion(crd *unstructured.Unstructured) error {
+	conversion, found, err := unstructured.NestedMap(crd.Object, "spec", "conversion")
+	if err != nil || !found || conversion["strategy"] != "Webhook" {
+		return err
+	}
+	saved, err := json.Marshal(conversion)
+	if err != nil {
+		return err
+	}
+	if err := unstructured.SetNestedField(crd.Object, string(saved), "metadata", "annotations", conversionAnnotation); err != nil {
+		return err
+	}
+	return unstructured.SetNestedMap(crd.Object, map[string]any{"strategy": "None"}, "spec", "conversion")
+}
+
+func restoreConversion(crd *unstructured.Unstructured) error {
+	saved, found := crd.GetAnnotations()[conversionAnnotation]
+	if !found {
+		return nil
+	}
+	unstructured.RemoveNestedField(crd.Object, "metadata", "annotations", conversionAnnotation)
+	var conversion map[string]any
+	if err := json.Unmarshal([]byte(saved), &conversion); err != nil {
+		return fmt.Errorf("annotation %s: %w", conversionAnnotation, err)
+	}
+	return unstructured.SetNestedMap(crd.Object, conversion, "spec", "conversion")
+}
+
+// deleteKept deletes the CustomResourceDefinitions, with the objects that they keep.
+func (m *migration) deleteKept(ctx context.Context) error {
+	pending, err := m.pending(ctx)
+	if err != nil {
+		return err
+	}
+	if frozen, err := handover.Frozen(ctx, m.Kube); err != nil {
+		return err
+	} else if len(pending) > 0 || frozen {
+		return fmt.Errorf("the migration has not ended: run clusteradm migrate --to %s first", toServer)
+	}
+	return m.steps(ctx, []handover.Step{
+		{Name: "end the watches of the CustomResourceDefinitions", Run: m.endWatches},
+		{Name: "release the kept objects", Run: m.releaseKept},
+		{Name: "delete the CustomResourceDefinitions", Run: m.deleteDefinitions},
+		{Name: "delete what a migration back would need", Run: func(ctx context.Context) error {
+			if err := m.deleteSavedWebhooks(ctx); err != nil {
+				return err
+			}
+			return m.removePolicies(ctx, keepPolicy)
+		}},
+	})
+}
+
+// endWatches ends the watches that clients opened before the hub forwarded the versions. A hub ends them a second or
+// more after a change of a CustomResourceDefinition, and later if requests are in flight. A garbage collector that
+// watched the deletion of the kept objects would delete the dependents of the objects in the server, which have the
+// same versions, names and UIDs.
+func (m *migration) endWatches(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, watchesEndTimeout)
+	defer cancel()
+	group, running := errgroup.WithContext(ctx)
+	for _, kind := range m.kinds {
+		group.Go(func() error { return m.endWatchesOf(running, kind) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	select {
+	case <-time.After(otherAPIServers):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// endWatchesOf returns after a watch of the kept version has ended: the hub ends the watches of all versions at once.
+func (m *migration) endWatchesOf(ctx context.Context, kind *handover.CustomKind) error {
+	var open watch.Interface
+	if err := cli.Poll(ctx, func(context.Context) (_ string, err error) {
+		open, err = m.Dynamic.Resource(kind.Kept()).Watch(ctx, metav1.ListOptions{TimeoutSeconds: ptr.To(int64(2 * watchesEndTimeout.Seconds()))})
+		return "", err
+	}); err != nil {
+		return fmt.Errorf("watch of customresourcedefinitions/%s: %w", kind.CRD.GetName(), err)
+	}
+	defer open.Stop()
+	if err := cli.Persist(ctx, func(ctx context.Context) error { return m.changeDefinition(ctx, kind, describeKept) }); err != nil {
+		return err
+	}
+	for {
+		select {
+		case _, more := <-open.ResultChan():
+			if !more {
+				return ctx.Err()
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("watch of customresourcedefinitions/%s: %w", kind.CRD.GetName(), ctx.Err())
+		}
+	}
+}
+
+// describeKept changes the description of the kept version: a change of the specification without an effect on objects.
+func describeKept(crd *unstructured.Unstructured) (bool, error) {
+	versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	if err != nil {
+		return false, err
+	}
+	for _, item := range versions {
+		if version, ok := item.(map[string]any); ok && version["name"] == handover.KeptVersion {
+			description := "An object as of the migration. Its deletion began at " + time.Now().UTC().Format(time.RFC3339Nano) + "."
+			if err := unstructured.SetNestedField(version, description, "schema", "openAPIV3Schema", "description"); err != nil {
+				return false, err
+			}
+		}
+	}
+	return true, unstructured.SetNestedSlice(crd.Object, versions, "spec", "versions")
+}
+
+// withoutFinalizers is a patch that removes the finalizers of an object, for which no controller is left.
+var withoutFinalizers = []byte(`{"metadata":{"finalizers":null}}`)
+
+// releaseKept removes the finalizers of kept objects.
+func (m *migration) releaseKept(ctx context.Context) error {
+	for _, kind := range m.kinds {
+		objects, err := handover.ListAll(ctx, m.Dynamic, kind.Kept())
+		if err != nil {
+			return err
+		}
+		var held []*unstructured.Unstructured
+		for _, object := range objects {
+			if len(object.GetFinalizers()) > 0 {
+				held = append(held, object)
+			}
+		}
+		if err := cli.ForEach(held, func(object *unstructured.Unstructured) error {
+			err := cli.Persist(ctx, func(ctx context.Context) error {
+				_, err := m.Dynamic.Resource(kind.Kept()).Namespace(object.GetNamespace()).
+					Patch(ctx, object.GetName(), types.MergePatchType, withoutFinalizers, metav1.PatchOptions{FieldManager: cli.FieldManager})
+				return err
+			})
+			if cli.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("release %s: %w", manifests.Display(object), err)
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *migration) deleteDefinitions(ctx context.Context) error {
+	client := m.Dynamic.Resource(handover.CustomResourceDefinitions)
+	for _, kind := range m.kinds {
+		if err := client.Delete(ctx, kind.CRD.GetName(), metav1.DeleteOptions{}); cli.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("customresourcedefinitions/%s: %w", kind.CRD.GetName(), err)
+		}
+	}
+	for _, kind := range m.kinds {
+		if err := cli.Poll(ctx, func(ctx context.Context) (string, error) {
+			if _, err := client.Get(ctx, kind.CRD.GetName(), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+				return "its objects are being deleted", err
+			}
+			return "", nil
+		}); err != nil {
+			return fmt.Errorf("customresourcedefinitions/%s: %w", kind.CRD.GetName(), err)
+		}
+	}
+	return nil
+}

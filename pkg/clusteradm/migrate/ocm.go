@@ -1,0 +1,232 @@
+package migrate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
+)
+
+const (
+	// replicasAnnotation keeps the number of replicas of a Deployment that a migration has stopped.
+	replicasAnnotation = "migration.open-cluster-management.io/replicas"
+	// savedWebhooks is the ConfigMap that keeps the webhooks of OCM, which a migration removes.
+	savedWebhooks = "hub-apiserver-migration"
+	// upstreamBinding grants upstream agents to read their certificate requests.
+	upstreamBinding = "open-cluster-management:migration:upstream-agents"
+	upstreamRole    = "open-cluster-management:registration:upstream-agent"
+)
+
+// replacedDeployments are the controllers of OCM that the server replaces. Others, such as those of placements
+// and of add-ons, continue.
+var replacedDeployments = []string{
+	"open-cluster-management/cluster-manager",
+	"open-cluster-management/cluster-permission",
+	manifests.HubNamespace + "/cluster-manager-registration-controller",
+	manifests.HubNamespace + "/cluster-manager-registration-webhook",
+	manifests.HubNamespace + "/cluster-manager-work-webhook",
+}
+
+// replacedServices are the Services of the webhooks of these controllers.
+var replacedServices = []string{"cluster-manager-registration-webhook", "cluster-manager-work-webhook"}
+
+// stopControllers scales the controllers of OCM to zero, and removes their webhooks.
+func (m *migration) stopControllers(ctx context.Context) error {
+	if err := m.scale(ctx, "stopped", func(deployment *appsv1.Deployment) (bool, error) {
+		replicas := ptr.Deref(deployment.Spec.Replicas, 1)
+		if replicas == 0 {
+			return false, nil
+		}
+		metav1.SetMetaDataAnnotation(&deployment.ObjectMeta, replicasAnnotation, strconv.Itoa(int(replicas)))
+		deployment.Spec.Replicas = ptr.To[int32](0)
+		return true, nil
+	}); err != nil {
+		return err
+	}
+	return m.removeWebhooks(ctx)
+}
+
+// startControllers reverts stopControllers.
+func (m *migration) startControllers(ctx context.Context) error {
+	err := m.scale(ctx, "started", func(deployment *appsv1.Deployment) (bool, error) {
+		saved, found := deployment.Annotations[replicasAnnotation]
+		if !found {
+			return false, nil
+		}
+		replicas, err := strconv.ParseInt(saved, 10, 32)
+		if err != nil {
+			return false, fmt.Errorf("annotation %s: %w", replicasAnnotation, err)
+		}
+		delete(deployment.Annotations, replicasAnnotation)
+		deployment.Spec.Replicas = ptr.To(int32(replicas))
+		return true, nil
+	})
+	return errors.Join(err, m.restoreWebhooks(ctx))
+}
+
+// scale updates the Deployments of the controllers of OCM that exist and that change changes.
+func (m *migration) scale(ctx context.Context, done string, change func(*appsv1.Deployment) (bool, error)) error {
+	var errs []error
+	for _, name := range m.stop {
+		namespace, name, _ := strings.Cut(name, "/")
+		changed, err := m.changeDeployment(ctx, namespace, name, change)
+		if cli.IgnoreNotFound(err) != nil {
+			errs = append(errs, fmt.Errorf("deployment/%s in %s: %w", name, namespace, err))
+		} else if changed {
+			m.Say("deployment/%s in %s %s", name, namespace, done)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// changeDeployment changes a Deployment unless change returns false, again while others change it.
+func (m *migration) changeDeployment(ctx context.Context, namespace, name string, change func(*appsv1.Deployment) (bool, error)) (changed bool, err error) {
+	deployments := m.Kube.AppsV1().Deployments(namespace)
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		deployment, err := deployments.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if changed, err = change(deployment); err != nil || !changed {
+			return err
+		}
+		_, err = deployments.Update(ctx, deployment, metav1.UpdateOptions{})
+		return err
+	})
+	return changed, err
+}
+
+// webhookConfigurations are the kinds of webhooks that a migration removes.
+var webhookConfigurations = []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"}
+
+func (m *migration) webhooks(resource string) dynamic.ResourceInterface {
+	return m.Dynamic.Resource(admissionregistrationv1.SchemeGroupVersion.WithResource(resource))
+}
+
+// calls reports whether a configuration contains a webhook of a stopped controller.
+func calls(config *unstructured.Unstructured) bool {
+	list, _, _ := unstructured.NestedSlice(config.Object, "webhooks")
+	return slices.ContainsFunc(list, func(item any) bool {
+		webhook, ok := item.(map[string]any)
+		if !ok {
+			return false
+		}
+		service, _, _ := unstructured.NestedString(webhook, "clientConfig", "service", "name")
+		return slices.Contains(replacedServices, service)
+	})
+}
+
+// removeWebhooks saves the webhooks of the stopped controllers in a ConfigMap, and then removes them: without their
+// controllers, they would refuse each write.
+func (m *migration) removeWebhooks(ctx context.Context) error {
+	saved, err := m.readWebhooks(ctx)
+	if err != nil {
+		return err
+	}
+	found := map[string][]unstructured.Unstructured{}
+	for _, resource := range webhookConfigurations {
+		list, err := m.webhooks(resource).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		found[resource] = slices.DeleteFunc(list.Items, func(config unstructured.Unstructured) bool { return !calls(&config) })
+		for i := range found[resource] {
+			config := found[resource][i].DeepCopy()
+			config.SetResourceVersion("")
+			config.SetUID("")
+			config.SetManagedFields(nil)
+			content, err := json.Marshal(config)
+			if err != nil {
+				return err
+			}
+			saved[resource+"."+config.GetName()] = string(content)
+		}
+	}
+	if len(saved) == 0 {
+		return nil
+	}
+	if _, err := m.Kube.CoreV1().ConfigMaps(manifests.HubNamespace).Apply(ctx, applycorev1.ConfigMap(savedWebhooks, manifests.HubNamespace).WithData(saved),
+		metav1.ApplyOptions{FieldManager: cli.FieldManager, Force: true}); err != nil {
+		return err
+	}
+	for resource, configs := range found {
+		for i := range configs {
+			if err := m.webhooks(resource).Delete(ctx, configs[i].GetName(), metav1.DeleteOptions{}); cli.IgnoreNotFound(err) != nil {
+				return err
+			}
+			m.Say("%s removed", manifests.Display(&configs[i]))
+		}
+	}
+	return nil
+}
+
+// readWebhooks returns the saved webhooks in JSON, by resource and name.
+func (m *migration) readWebhooks(ctx context.Context) (map[string]string, error) {
+	saved, err := m.Kube.CoreV1().ConfigMaps(manifests.HubNamespace).Get(ctx, savedWebhooks, metav1.GetOptions{})
+	if err != nil || saved.Data == nil {
+		return map[string]string{}, cli.IgnoreNotFound(err)
+	}
+	return saved.Data, nil
+}
+
+func (m *migration) restoreWebhooks(ctx context.Context) error {
+	saved, err := m.readWebhooks(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for key, content := range saved {
+		resource, _, _ := strings.Cut(key, ".")
+		config := &unstructured.Unstructured{}
+		if err := json.Unmarshal([]byte(content), &config.Object); err != nil || !slices.Contains(webhookConfigurations, resource) {
+			errs = append(errs, fmt.Errorf("configmap/%s in %s: %s is not a saved webhook", savedWebhooks, manifests.HubNamespace, key))
+			continue
+		}
+		if _, err := m.webhooks(resource).Create(ctx, config, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			errs = append(errs, fmt.Errorf("configmap/%s in %s: %s: %w", savedWebhooks, manifests.HubNamespace, key, err))
+		}
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	return m.deleteSavedWebhooks(ctx)
+}
+
+func (m *migration) deleteSavedWebhooks(ctx context.Context) error {
+	return cli.IgnoreNotFound(m.Kube.CoreV1().ConfigMaps(manifests.HubNamespace).Delete(ctx, savedWebhooks, metav1.DeleteOptions{}))
+}
+
+// grantUpstreamAgents grants the agents of OCM what they need of this server in addition to the roles of each cluster.
+func (m *migration) grantUpstreamAgents(ctx context.Context) error {
+	_, err := m.Kube.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: upstreamBinding},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: upstreamRole},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: clusterv1.AllAgentsGroup}},
+	}, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+func (m *migration) revokeUpstreamAgents(ctx context.Context) error {
+	return cli.IgnoreNotFound(m.Kube.RbacV1().ClusterRoleBindings().Delete(ctx, upstreamBinding, metav1.DeleteOptions{}))
+}

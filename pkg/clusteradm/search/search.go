@@ -1,0 +1,210 @@
+// Package search contains the command that searches the fleet.
+package search
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/utils/ptr"
+
+	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
+)
+
+const searchExample = `  # The Pods of two namespaces that do not run, in all clusters
+  clusteradm search kind:Pod namespace:a,b 'status!=Running'
+
+  # What is labelled app=web and contains nginx in any property, the restless first
+  clusteradm search label:app=web nginx --order-by 'restarts desc'
+
+  # Deployments and everything that is related to them
+  clusteradm search kind:Deployment name:web --related`
+
+// searching is the command clusteradm search.
+type searching struct {
+	cli.Environment
+
+	output  string
+	limit   int32
+	orderBy []string
+	related bool
+	count   bool
+}
+
+// New returns the command clusteradm search.
+func New(env cli.Environment) *cobra.Command {
+	s := &searching{Environment: env, output: cli.OutputTable, limit: 1000}
+	timeout := time.Minute
+	command := &cobra.Command{
+		Use:   "search QUERY...",
+		Short: "Find resources of the hub and of all managed clusters",
+		Long: `Find resources of the hub and of all managed clusters: those that you may list on the
+hub, and those of the clusters that you may view.
+
+A word of a query is a keyword, or a property and a value with an operator between them:
+: or =, !=, >, >=, < or <=. Several values are separated by commas, * is a wildcard, and quotes
+make a value literal. Properties and values are completed in the shell.`,
+		Example:           searchExample,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: s.complete,
+		RunE:              cli.Within(&timeout, s.run),
+	}
+	flags := command.Flags()
+	flags.StringVarP(&s.output, "output", "o", s.output, "Output format: table, json or name.")
+	flags.Int32Var(&s.limit, "limit", s.limit, "Maximum number of resources. -1 shows all.")
+	flags.StringArrayVar(&s.orderBy, "order-by", nil, `Property to order by, optionally followed by " desc". Can be repeated.`)
+	flags.BoolVar(&s.related, "related", false, "Show related resources, too.")
+	flags.BoolVar(&s.count, "count", false, "Show only the number of resources.")
+	command.MarkFlagsMutuallyExclusive("related", "count")
+	return command
+}
+
+// query returns the text of a query. The shell has removed the quotes around an argument
+// with spaces, which must remain one word.
+func query(args []string) string {
+	words := make([]string, 0, len(args))
+	for _, arg := range args {
+		if !strings.ContainsAny(arg, " \t") || strings.ContainsAny(arg, `:=<>"'`) {
+			words = append(words, arg)
+			continue
+		}
+		words = append(words, quote(arg))
+	}
+	return strings.Join(words, " ")
+}
+
+// quote quotes a text so that a query takes it literally.
+func quote(text string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
+}
+
+func (s *searching) run(ctx context.Context, args []string) error {
+	if err := cli.OneOf("output", s.output, cli.OutputTable, cli.OutputJSON, cli.OutputName); err != nil {
+		return err
+	}
+	clients, err := s.Connect()
+	if err != nil {
+		return err
+	}
+	search := &searchv1alpha1.Search{Spec: searchv1alpha1.SearchSpec{SearchRequest: searchv1alpha1.SearchRequest{
+		SearchTerms: searchv1alpha1.SearchTerms{Query: query(args)}, OrderBy: s.orderBy, Limit: ptr.To(s.limit),
+	}}}
+	switch {
+	case s.count:
+		search.Spec.Output = searchv1alpha1.OutputCount
+	case s.related:
+		search.Spec.Output = searchv1alpha1.OutputRelated
+	}
+	found, err := clients.OCM.SearchV1alpha1().Searches().Create(ctx, search, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	for _, warning := range found.Status.Warnings {
+		s.Warn("%s", warning)
+	}
+	switch {
+	case s.output == cli.OutputJSON:
+		return s.WriteJSON(found.Status)
+	case s.count:
+		_, err := fmt.Fprintln(s.Out, found.Status.Count)
+		return err
+	case s.output == cli.OutputName:
+		return s.names(&found.Status.SearchResult)
+	}
+	return s.table(&found.Status.SearchResult)
+}
+
+// found is a row of the output.
+type found struct {
+	cluster, kind, namespace, name, status, age string
+}
+
+func newFound(item *searchv1alpha1.SearchItem) (*found, error) {
+	var properties map[string]any
+	if err := json.Unmarshal(item.Properties.Raw, &properties); err != nil {
+		return nil, fmt.Errorf("properties of %s: %w", item.UID, err)
+	}
+	text := func(name string) string {
+		value, _ := properties[name].(string)
+		return value
+	}
+	out := &found{
+		cluster: item.Cluster, kind: text("kind"), namespace: text("namespace"), name: text("name"), status: text("status"), age: "<unknown>",
+	}
+	if created, err := time.Parse(time.RFC3339, text("created")); err == nil {
+		out.age = duration.HumanDuration(time.Since(created))
+	}
+	return out, nil
+}
+
+// shown returns the resources found and then, by kind, the resources related to them.
+func (s *searching) shown(result *searchv1alpha1.SearchResult) ([]*found, error) {
+	lists := [][]searchv1alpha1.SearchItem{result.Items}
+	for i := range result.Related {
+		lists = append(lists, result.Related[i].Items)
+	}
+	var all []*found
+	for _, items := range lists {
+		first := len(all)
+		for i := range items {
+			row, err := newFound(&items[i])
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, row)
+		}
+		if len(s.orderBy) == 0 {
+			slices.SortStableFunc(all[first:], func(a, b *found) int {
+				return slices.Compare([]string{a.cluster, a.kind, a.namespace, a.name}, []string{b.cluster, b.kind, b.namespace, b.name})
+			})
+		}
+	}
+	return all, nil
+}
+
+func (s *searching) table(result *searchv1alpha1.SearchResult) error {
+	if result.Count == 0 {
+		_, err := fmt.Fprintln(s.ErrOut, "No resources found")
+		return err
+	}
+	all, err := s.shown(result)
+	if err != nil {
+		return err
+	}
+	table := s.NewTable("CLUSTER", "KIND", "NAMESPACE", "NAME", "STATUS", "AGE")
+	for _, f := range all {
+		table.Row(f.cluster, f.kind, f.namespace, f.name, f.status, f.age)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if shown := int64(len(result.Items)); shown < result.Count {
+		_, err = fmt.Fprintf(s.ErrOut, "%d of %d resources; --limit shows more\n", shown, result.Count)
+	}
+	return err
+}
+
+// names prints one line per resource: cluster, namespace if it has one, kind and name.
+func (s *searching) names(result *searchv1alpha1.SearchResult) error {
+	all, err := s.shown(result)
+	if err != nil {
+		return err
+	}
+	for _, f := range all {
+		parts := []string{f.cluster}
+		if f.namespace != "" {
+			parts = append(parts, f.namespace)
+		}
+		if _, err := fmt.Fprintln(s.Out, cli.Printable(strings.Join(append(parts, strings.ToLower(f.kind), f.name), "/"))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
