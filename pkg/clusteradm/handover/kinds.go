@@ -97,7 +97,7 @@ const KeptVersion = "migration"
 type CustomKind struct {
 	Kind
 	CRD *unstructured.Unstructured
-	// Version is a version that the server and the CustomResourceDefinition have.
+	// Version is the version in which the CustomResourceDefinition stores objects, and which the server serves too.
 	Version schema.GroupVersion
 }
 
@@ -157,19 +157,20 @@ func ReadKinds(ctx context.Context, client dynamic.Interface) ([]*CustomKind, []
 		}
 		found := &CustomKind{Kind: kind, CRD: crd}
 		subject := "CustomResourceDefinition " + crd.GetName()
-		best := len(kind.versions())
 		for _, version := range Versions(crd) {
 			name, _ := version["name"].(string)
 			if version["served"] != true || name == KeptVersion {
 				continue
 			}
 			shared := schema.GroupVersion{Group: kind.Resource.Group, Version: name}
-			switch at := slices.Index(kind.versions(), shared); {
-			case at < 0:
+			if !slices.Contains(kind.versions(), shared) {
 				findings = append(findings, cli.Bad(subject, fmt.Sprintf("the server does not serve version %s, which would show old objects", name),
 					"set served: false for this version, if no client uses it"))
-			case at < best:
-				best, found.Version = at, shared
+				continue
+			}
+			// The kept version has no conversion, so it must be like the version in which objects are stored.
+			if storage, _ := version["storage"].(bool); storage || found.Version.Empty() {
+				found.Version = shared
 			}
 		}
 		if found.Version.Empty() {
@@ -177,7 +178,7 @@ func ReadKinds(ctx context.Context, client dynamic.Interface) ([]*CustomKind, []
 			continue
 		}
 		stored, _, _ := unstructured.NestedStringSlice(crd.Object, "status", "storedVersions")
-		if strategy, _, _ := unstructured.NestedString(crd.Object, "spec", "conversion", "strategy"); strategy == "Webhook" && len(stored) > 1 {
+		if strategy, _, _ := unstructured.NestedString(crd.Object, "spec", "conversion", "strategy"); strategy == "Webhook" && !slices.Equal(stored, []string{found.Version.Version}) {
 			findings = append(findings, cli.Bad(subject, fmt.Sprintf("objects may be stored in the versions %q, which a webhook converts", stored),
 				"migrate the stored objects to one version, and remove the others from status.storedVersions"))
 		}
