@@ -62,7 +62,6 @@ func DefaultSettings() Settings {
 
 		Works:               true,
 		EvictionGracePeriod: time.Hour,
-		ExecutorMode:        preflight.Impersonate,
 
 		ServiceAccounts:         true,
 		ServiceAccountNamespace: DefaultServiceAccountNamespace,
