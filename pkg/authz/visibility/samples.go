@@ -24,7 +24,7 @@ const (
 
 // sampled is a decision to confirm.
 type sampled struct {
-	class reviewedClass
+	question
 	name  string
 	allow bool
 }
@@ -76,14 +76,14 @@ func (c *Compiler) choose(e *entry, known []Class) []sampled {
 	for range sampleTries {
 		class := known[rand.IntN(len(known))]
 		decision := found.allowed.hub.decide(class.Group, class.Resource, class.Namespace)
-		one := sampled{class: reviewedClass{class.Group, class.Resource, class.Namespace}, allow: decision.All}
+		sample := sampled{question: listing(class.Group, class.Resource, class.Namespace), allow: decision.All}
 		if len(decision.Names) > 0 {
-			one.name, one.allow = decision.Names[rand.IntN(len(decision.Names))], true
+			sample.name, sample.allow = decision.Names[rand.IntN(len(decision.Names))], true
 		}
-		if one.allow && !allows || !one.allow && !denies {
-			chosen = append(chosen, one)
+		if sample.allow && !allows || !sample.allow && !denies {
+			chosen = append(chosen, sample)
 		}
-		allows, denies = allows || one.allow, denies || !one.allow
+		allows, denies = allows || sample.allow, denies || !sample.allow
 	}
 	return chosen
 }
@@ -96,14 +96,14 @@ func (c *Compiler) confirm(ctx context.Context, e *entry, decision sampled) {
 			return
 		}
 		askCtx, cancel := context.WithTimeout(ctx, sampleTimeout)
-		answer, err := allows(askCtx, c.config.Authorizer, e.identity, verbList, decision.class, decision.name)
+		answer, err := allows(askCtx, c.config.Authorizer, e.identity, decision.question, decision.name)
 		cancel()
 		if err != nil {
 			klog.FromContext(ctx).V(2).Info("Checking a sampled decision failed", "err", err)
 			return
 		}
 		now := Scope{allowed: compileHub(c.hub, e.identity)}.Allows(Object{
-			Class: Class{Hub: true, Group: decision.class.group, Resource: decision.class.resource, Namespace: decision.class.namespace},
+			Class: Class{Hub: true, Group: decision.group, Resource: decision.resource, Namespace: decision.namespace},
 			Name:  decision.name,
 		})
 		if now == answer {
@@ -114,7 +114,7 @@ func (c *Compiler) confirm(ctx context.Context, e *entry, decision sampled) {
 	disagreements.Inc()
 	klog.FromContext(ctx).Error(nil, "The hub's decisions differ from its RBAC: from now on the server sends a SubjectAccessReview for each decision, which is slower. "+
 		"If this hub has another authorizer, set the search visibility to Reviews",
-		"user", e.identity.GetName(), "groups", e.identity.GetGroups(), "verb", verbList, "group", decision.class.group, "resource", decision.class.resource,
-		"namespace", decision.class.namespace, "name", decision.name, "rbacAllows", decision.allow)
+		"user", e.identity.GetName(), "groups", e.identity.GetGroups(), "verb", verbList, "group", decision.group, "resource", decision.resource,
+		"namespace", decision.namespace, "name", decision.name, "rbacAllows", decision.allow)
 	c.distrust()
 }
