@@ -100,7 +100,7 @@ func (c *Compiler) Run(ctx context.Context) {
 // notifyReviewed periodically notifies subscribers with a Scope from reviews, because the hub
 // sends no event when its decisions change.
 func (c *Compiler) notifyReviewed(ctx context.Context) {
-	for c.pause(ctx, c.config.ReviewTTL) {
+	for pause(ctx, c.config.ReviewTTL) {
 		var concerned []*rbac.Interest
 		c.subscribersMu.Lock()
 		for one, identity := range c.subscribers {
@@ -116,13 +116,13 @@ func (c *Compiler) notifyReviewed(ctx context.Context) {
 }
 
 // pause waits, and reports false if ctx ends first.
-func (c *Compiler) pause(ctx context.Context, duration time.Duration) bool {
-	timer := c.clock.NewTimer(duration)
+func pause(ctx context.Context, duration time.Duration) bool {
+	timer := time.NewTimer(duration)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-timer.C():
+	case <-timer.C:
 		return true
 	}
 }

@@ -45,9 +45,9 @@ func (c *Compiler) watchMode(ctx context.Context) {
 		delay := modePeriod
 		switch {
 		case err == nil:
-			answered, retry = c.clock.Now(), modeRetry()
+			answered, retry = time.Now(), modeRetry()
 			c.setRBACDecides(logger, !incomplete)
-		case c.clock.Since(answered) > modeValidity:
+		case time.Since(answered) > modeValidity:
 			c.setRBACDecides(logger, false)
 			fallthrough
 		default:
@@ -55,7 +55,7 @@ func (c *Compiler) watchMode(ctx context.Context) {
 			delay = retry.Step()
 		}
 		c.asked.Store(true)
-		if !c.pause(ctx, delay) {
+		if !pause(ctx, delay) {
 			return
 		}
 	}

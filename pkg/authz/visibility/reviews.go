@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -76,7 +77,7 @@ func (a *answers) gets(resource string) Decision { return a.decisions[getting(re
 func (c *Compiler) review(ctx context.Context, e *entry, now *finding) error {
 	ctx, cancel := context.WithTimeout(ctx, c.config.ReviewTimeout)
 	defer cancel()
-	started := c.clock.Now()
+	started := time.Now()
 	known, version, err := c.classes.get(ctx)
 	if err != nil {
 		return err
@@ -102,7 +103,7 @@ func (c *Compiler) review(ctx context.Context, e *entry, now *finding) error {
 			// The hub's own informers may receive a change later than this server.
 			ttl = min(ttl, sampleLag)
 		}
-		now.expires = c.clock.Now().Add(max(ttl, 10*c.clock.Since(started)))
+		now.expires = time.Now().Add(max(ttl, 10*time.Since(started)))
 	}
 	now.answers, now.allowed = r.answers, r.answers.allowed()
 	return nil

@@ -91,8 +91,8 @@ func (c *Compiler) choose(e *entry, known []Class) []sampled {
 // confirm compares a decision with the hub's. A difference takes effect only if it lasts longer
 // than the lag of the informers and the cache of the authorizer.
 func (c *Compiler) confirm(ctx context.Context, e *entry, decision sampled) {
-	for _, pause := range []time.Duration{0, sampleLag, sampleLag + c.config.AuthorizerTTL} {
-		if pause > 0 && !c.pause(ctx, pause) {
+	for _, delay := range []time.Duration{0, sampleLag, sampleLag + c.config.AuthorizerTTL} {
+		if delay > 0 && !pause(ctx, delay) {
 			return
 		}
 		askCtx, cancel := context.WithTimeout(ctx, sampleTimeout)
