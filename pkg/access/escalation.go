@@ -282,11 +282,11 @@ func (q *whoEvaluation) findEscalations() {
 
 // allowAccounts adds the clusters on which a subject is allowed to those of the ServiceAccounts that it stands for.
 func (q *whoEvaluation) allowAccounts(s *subject) {
-	of := s.accounts
-	if of == (accountKey{}) {
+	a := s.accounts
+	if a == (accountKey{}) {
 		return
 	}
-	for _, k := range [...]accountKey{of, {of.namespace, someWord}, {someWord, of.name}, {someWord, someWord}} {
+	for _, k := range [...]accountKey{a, {a.namespace, someWord}, {someWord, a.name}, {someWord, someWord}} {
 		on := q.accounts[k]
 		if on == nil {
 			bitmap := newBitmap(len(q.index.slots))

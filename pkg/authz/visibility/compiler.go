@@ -294,17 +294,17 @@ func (c *Compiler) find(ctx context.Context, e *entry) (*finding, error) {
 // changed; Scope returns the new one. The caller must call stop, which ends the
 // subscription.
 func (c *Compiler) Subscribe(identity user.Info) (changed <-chan struct{}, stop func()) {
-	one, changed := c.interests.hub.Subscribe(hubSubjects(identity))
-	managed := &rbac.Interest{Subjects: one.Subjects, Touched: one.Touched}
+	interest, changed := c.interests.hub.Subscribe(hubSubjects(identity))
+	managed := &rbac.Interest{Subjects: interest.Subjects, Touched: interest.Touched}
 	c.interests.managed.Add(managed)
 	c.subscribersMu.Lock()
-	c.subscribers[one] = copied(identity)
+	c.subscribers[interest] = copied(identity)
 	c.subscribersMu.Unlock()
 	return changed, func() {
-		c.interests.hub.Remove(one)
+		c.interests.hub.Remove(interest)
 		c.interests.managed.Remove(managed)
 		c.subscribersMu.Lock()
-		delete(c.subscribers, one)
+		delete(c.subscribers, interest)
 		c.subscribersMu.Unlock()
 	}
 }

@@ -103,14 +103,14 @@ func (c *Compiler) notifyReviewed(ctx context.Context) {
 	for pause(ctx, c.config.ReviewTTL) {
 		var concerned []*rbac.Interest
 		c.subscribersMu.Lock()
-		for one, identity := range c.subscribers {
+		for interest, identity := range c.subscribers {
 			if c.asks(identity) {
-				concerned = append(concerned, one)
+				concerned = append(concerned, interest)
 			}
 		}
 		c.subscribersMu.Unlock()
-		for _, one := range concerned {
-			one.Touched()
+		for _, interest := range concerned {
+			interest.Touched()
 		}
 	}
 }
