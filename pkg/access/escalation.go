@@ -352,12 +352,16 @@ func (q *whoEvaluation) leads(k leadKey) func(cluster uint32) bool {
 		case len(names) == 0:
 			return always
 		}
-		return func(id uint32) bool {
-			return slices.ContainsFunc(names, func(text string) bool {
-				name := unique.Make(text)
-				return inClusterRole && q.roleAllows(nodeKey{noString, name}, id) || inRole && q.roleAllows(nodeKey{q.namespace, name}, id)
-			})
+		var on []*set
+		for _, name := range names {
+			if inClusterRole {
+				on = append(on, q.allowing(noString, name)...)
+			}
+			if inRole {
+				on = append(on, q.allowing(q.namespace, name)...)
+			}
 		}
+		return inAny(on)
 	case Escalate:
 		// ClusterRoles have no namespace, so a RoleBinding does not allow their escalation.
 		if inRole || inClusterRole && everywhere {
@@ -427,12 +431,13 @@ func inAny(sets []*set) func(uint32) bool {
 	return func(id uint32) bool { return slices.ContainsFunc(sets, func(s *set) bool { return s.has(id) }) }
 }
 
-func (q *whoEvaluation) roleAllows(k nodeKey, id uint32) bool {
-	n := q.index.records.nodes[k]
-	if n == nil {
-		return false
+// allowing returns the clusters on which a role of a name allows the request.
+func (q *whoEvaluation) allowing(namespace word, name string) (on []*set) {
+	n := q.index.records.nodes[nodeKey{namespace, unique.Make(name)}]
+	for _, p := range q.verdictOf(n).permits {
+		on = append(on, &p.role.clusters)
 	}
-	return slices.ContainsFunc(q.verdictOf(n).permits, func(p permit) bool { return p.role.clusters.has(id) })
+	return on
 }
 
 // identities returns the clusters on which any of the users, with the groups that an API server adds, or any of the groups
