@@ -99,6 +99,8 @@ func escalationsOf(rules []rbacv1.PolicyRule) []escalation {
 
 // Grant is a chain on the clusters where it exists.
 type Grant struct {
+	// Kind is the way to gain the permission that the chain grants. It is empty for the permission itself.
+	Kind EscalationKind
 	*Chain
 	// Clusters are sorted. Grants share them: callers must not change them.
 	Clusters []string
@@ -106,12 +108,6 @@ type Grant struct {
 	binding *binding
 	permit  permit
 	ids     []uint32
-}
-
-// Escalation is a way to gain the permission, and the chain that grants the way.
-type Escalation struct {
-	Kind EscalationKind
-	Grant
 }
 
 // SubjectAnswer is a subject that is allowed a request, or can gain the permission.
@@ -122,7 +118,7 @@ type SubjectAnswer struct {
 	// Grants are the chains that allow the request. They are empty for a subject that can
 	// only gain the permission.
 	Grants      []Grant
-	Escalations []Escalation
+	Escalations []Grant
 	// More means that there are more grants or escalations than the question asks for.
 	More bool
 }
@@ -555,45 +551,34 @@ func (q *whoEvaluation) answer(s *subject, w *Who) SubjectAnswer {
 		}
 	}
 	slices.SortFunc(memberships, compareMemberships)
+	// add adds a cluster to the grant of a chain, unless that would be one too many.
+	add := func(list *[]Grant, kind EscalationKind, m membership, p permit, cluster uint32) bool {
+		at := slices.IndexFunc(*list, func(g Grant) bool { return g.Kind == kind && g.binding == m.binding && g.permit == p })
+		if at < 0 {
+			if len(*list) == w.MaxGrants {
+				a.More = true
+				return false
+			}
+			at = len(*list)
+			*list = append(*list, Grant{Kind: kind, Chain: newChain(m, &p), binding: m.binding, permit: p})
+		}
+		(*list)[at].ids = append((*list)[at].ids, cluster)
+		return true
+	}
 	for _, m := range memberships {
 		if q.applies(m.binding) {
-			q.each(m.binding, q.verdictOf(m.binding.node), func(p *permit, id uint32) bool {
-				at := slices.IndexFunc(a.Grants, func(g Grant) bool { return g.binding == m.binding && g.permit == *p })
-				if at < 0 {
-					if len(a.Grants) == w.MaxGrants {
-						a.More = true
-						return false
-					}
-					at = len(a.Grants)
-					a.Grants = append(a.Grants, Grant{Chain: newChain(m, p), binding: m.binding, permit: *p})
-				}
-				a.Grants[at].ids = append(a.Grants[at].ids, id)
-				return true
-			})
+			q.each(m.binding, q.verdictOf(m.binding.node), func(p *permit, id uint32) bool { return add(&a.Grants, "", m, *p, id) })
 		}
 		if w.Escalations {
 			for _, r := range q.escalating[m.binding.node] {
-				q.eachEscalation(m.binding, r, func(e escalation, id uint32) bool {
-					p := permit{r, e.rule}
-					if last := len(a.Escalations) - 1; last < 0 || a.Escalations[last].Kind != e.kind || a.Escalations[last].permit != p || a.Escalations[last].binding != m.binding {
-						if len(a.Escalations) == w.MaxGrants {
-							a.More = true
-							return false
-						}
-						a.Escalations = append(a.Escalations, Escalation{Kind: e.kind, Grant: Grant{Chain: newChain(m, &p), binding: m.binding, permit: p}})
-					}
-					g := &a.Escalations[len(a.Escalations)-1]
-					g.ids = append(g.ids, id)
-					return true
-				})
+				q.eachEscalation(m.binding, r, func(e escalation, id uint32) bool { return add(&a.Escalations, e.kind, m, permit{r, e.rule}, id) })
 			}
 		}
 	}
-	for i := range a.Grants {
-		q.name(&a.Grants[i])
-	}
-	for i := range a.Escalations {
-		q.name(&a.Escalations[i].Grant)
+	for _, list := range [...][]Grant{a.Grants, a.Escalations} {
+		for i := range list {
+			q.name(&list[i])
+		}
 	}
 	return a
 }
