@@ -170,21 +170,24 @@ func (r *review) run(ctx context.Context, known []Class, clusters []string) erro
 
 // check answers questions in parallel, and stops at the first error.
 func (r *review) check(ctx context.Context, questions sets.Set[question]) error {
-	group, ctx := errgroup.WithContext(ctx)
+	group, checking := errgroup.WithContext(ctx)
 	group.SetLimit(parallelReviews)
 	for q := range questions {
-		if ctx.Err() != nil {
+		if checking.Err() != nil {
 			break
 		}
 		group.Go(func() error {
-			decision, err := r.decide(ctx, q)
+			decision, err := r.decide(checking, q)
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.answers.decisions[q] = decision
 			return err
 		})
 	}
-	return group.Wait()
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return ctx.Err()
 }
 
 // decide checks an access to all objects, and otherwise to each of the names.
