@@ -59,6 +59,13 @@ func (i *Interests) Subscribe(subjects []Subject) (interest *Interest, touched <
 	return interest, channel
 }
 
+// Empty reports whether there is no Interest.
+func (i *Interests) Empty() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return len(i.all) == 0
+}
+
 // Touch notifies each Interest in one of the subjects once.
 func (i *Interests) Touch(subjects []Subject) {
 	if len(subjects) == 0 {
