@@ -134,7 +134,7 @@ func New(config Config) (*Compiler, error) {
 		limiter:     rate.NewLimiter(samplesPerSecond, sampleBurst),
 		subscribers: map[*rbac.Interest]user.Info{},
 	}
-	c.hub.Follow(func(_ string, _ bool, concerned []rbac.Subject) { interests.hub.Touch(concerned) })
+	c.hub.Follow(func(_ string, _ bool, concerned []rbac.Subject) { interests.touchHub(concerned) })
 	if config.Works != nil {
 		c.delivered = newDelivered(c)
 	}
@@ -294,15 +294,12 @@ func (c *Compiler) find(ctx context.Context, e *entry) (*finding, error) {
 // changed; Scope returns the new one. The caller must call stop, which ends the
 // subscription.
 func (c *Compiler) Subscribe(identity user.Info) (changed <-chan struct{}, stop func()) {
-	interest, changed := c.interests.hub.Subscribe(hubSubjects(identity))
-	managed := &rbac.Interest{Subjects: interest.Subjects, Touched: interest.Touched}
-	c.interests.managed.Add(managed)
+	interest, changed := c.interests.subscribers.Subscribe(hubSubjects(identity))
 	c.subscribersMu.Lock()
 	c.subscribers[interest] = copied(identity)
 	c.subscribersMu.Unlock()
 	return changed, func() {
-		c.interests.hub.Remove(interest)
-		c.interests.managed.Remove(managed)
+		c.interests.subscribers.Remove(interest)
 		c.subscribersMu.Lock()
 		delete(c.subscribers, interest)
 		c.subscribersMu.Unlock()

@@ -71,7 +71,7 @@ func (c *Compiler) setRBACDecides(logger klog.Logger, decides bool) {
 	}
 	logger.Info("The set of authorizers that decide about lists on the hub has changed", "onlyRBAC", decides)
 	c.observeMode()
-	c.interests.hub.TouchAll()
+	c.interests.touchAll()
 }
 
 // distrust makes all later Scopes come from reviews.
@@ -80,7 +80,7 @@ func (c *Compiler) distrust() {
 		return
 	}
 	c.observeMode()
-	c.interests.hub.TouchAll()
+	c.interests.touchAll()
 }
 
 func (c *Compiler) observeMode() {
