@@ -201,7 +201,7 @@ type whoEvaluation struct {
 func (q *whoEvaluation) findDirect() {
 	records, marks := &q.index.records, q.request.Marks()
 	for _, rules := range records.sets {
-		if !rules.Marked(marks) {
+		if rules.marks&marks == 0 {
 			continue
 		}
 		rule := rules.Allows(&q.request)

@@ -32,7 +32,7 @@ type records struct {
 	subjects map[subjectKey]*subject
 	lastID   uint64
 	// sets are all rule sets, in an order that changes only with them.
-	sets []*ruleSet
+	sets []listedSet
 }
 
 // ruleSet contains the rules of one or several roles. It is immutable except for users.
@@ -43,6 +43,12 @@ type ruleSet struct {
 	users       []*role
 	// at is the position in the list of all rule sets.
 	at uint32
+}
+
+// listedSet is a rule set with its marks: most questions skip most rule sets without reading them.
+type listedSet struct {
+	marks uint64
+	*ruleSet
 }
 
 // nodeKey identifies a Role, or a ClusterRole if the namespace is empty.
@@ -204,7 +210,7 @@ func (x *records) role(given *newRole) *role {
 	rules := x.ruleSets[given.fingerprint]
 	if rules == nil {
 		rules = &ruleSet{RuleSet: rbac.NewRuleSet(given.rules), escalations: escalationsOf(given.rules), at: uint32(len(x.sets))}
-		x.sets = append(x.sets, rules)
+		x.sets = append(x.sets, listedSet{rules.Marks, rules})
 		x.ruleSets[given.fingerprint] = rules
 	}
 	n := x.node(given.key)

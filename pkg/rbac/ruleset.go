@@ -28,8 +28,8 @@ type RuleSet struct {
 	Fingerprint Fingerprint
 	// Bytes is the size of the text of the rules.
 	Bytes int
-	// marks has a bit for each resource, by hash. A RuleSet without the bit of a request does not allow it.
-	marks uint64
+	// Marks has a bit for each resource, by hash. Rules that have no mark of a request do not allow it.
+	Marks uint64
 	// lists is nil before the first call of Names.
 	lists atomic.Pointer[ruleLists]
 }
@@ -40,13 +40,13 @@ func NewRuleSet(rules []rbacv1.PolicyRule) *RuleSet {
 	s := &RuleSet{Rules: rules, Fingerprint: content.Fingerprint(), Bytes: len(content)}
 	for i := range rules {
 		if len(rules[i].NonResourceURLs) > 0 {
-			s.marks |= markURLs
+			s.Marks |= markURLs
 		}
 		for _, resource := range rules[i].Resources {
 			if strings.HasPrefix(resource, rbacv1.ResourceAll) {
-				s.marks |= markAny
+				s.Marks |= markAny
 			} else {
-				s.marks |= mark(resource)
+				s.Marks |= mark(resource)
 			}
 		}
 	}
@@ -63,16 +63,13 @@ var markSeed = maphash.MakeSeed()
 
 func mark(resource string) uint64 { return 1 << (maphash.String(markSeed, resource) % markBits) }
 
-// Marks returns the marks of a request. See RuleSet.Marked.
+// Marks returns the marks of a request: rules that allow it have one of them.
 func (q *Request) Marks() uint64 {
 	if q.NonResource {
 		return markURLs
 	}
 	return markAny | mark(q.Resource)
 }
-
-// Marked reports whether the rules may allow a request with these marks. It is much faster than Allows.
-func (s *RuleSet) Marked(marks uint64) bool { return s.marks&marks != 0 }
 
 // Allows returns the index of the first rule that allows the request, or -1.
 func (s *RuleSet) Allows(q *Request) int {
