@@ -200,8 +200,9 @@ type whoEvaluation struct {
 // findDirect finds the subjects that are allowed the request.
 func (q *whoEvaluation) findDirect() {
 	records, marks := &q.index.records, q.request.Marks()
-	for _, rules := range records.sets {
-		if rules.marks&marks == 0 {
+	for i := range records.sets {
+		rules := &records.sets[i]
+		if !rules.marks.Share(&marks) {
 			continue
 		}
 		rule := rules.Allows(&q.request)

@@ -37,7 +37,7 @@ type records struct {
 
 // ruleSet contains the rules of one or several roles. It is immutable except for users.
 type ruleSet struct {
-	*rbac.RuleSet
+	rbac.RuleSet
 	// escalations are the rules that allow to gain other permissions.
 	escalations []escalation
 	users       []*role
@@ -47,7 +47,7 @@ type ruleSet struct {
 
 // listedSet is a rule set with its marks: most questions skip most rule sets without reading them.
 type listedSet struct {
-	marks uint64
+	marks rbac.Marks
 	*ruleSet
 }
 
@@ -209,8 +209,8 @@ type newRole struct {
 func (x *records) role(given *newRole) *role {
 	rules := x.ruleSets[given.fingerprint]
 	if rules == nil {
-		rules = &ruleSet{RuleSet: rbac.NewRuleSet(given.rules), escalations: escalationsOf(given.rules), at: uint32(len(x.sets))}
-		x.sets = append(x.sets, listedSet{rules.Marks, rules})
+		rules = &ruleSet{RuleSet: rbac.RuleSet{Rules: given.rules, Fingerprint: given.fingerprint}, escalations: escalationsOf(given.rules), at: uint32(len(x.sets))}
+		x.sets = append(x.sets, listedSet{rbac.MarksOf(given.rules), rules})
 		x.ruleSets[given.fingerprint] = rules
 	}
 	n := x.node(given.key)
