@@ -99,6 +99,8 @@ func escalationsOf(rules []rbacv1.PolicyRule) []escalation {
 
 // Grant is a chain on the clusters where it exists.
 type Grant struct {
+	// Kind is the way to gain the permission that the chain grants. It is empty for the permission itself.
+	Kind EscalationKind
 	*Chain
 	// Clusters are sorted. Grants share them: callers must not change them.
 	Clusters []string
@@ -106,12 +108,6 @@ type Grant struct {
 	binding *binding
 	permit  permit
 	ids     []uint32
-}
-
-// Escalation is a way to gain the permission, and the chain that grants the way.
-type Escalation struct {
-	Kind EscalationKind
-	Grant
 }
 
 // SubjectAnswer is a subject that is allowed a request, or can gain the permission.
@@ -122,7 +118,7 @@ type SubjectAnswer struct {
 	// Grants are the chains that allow the request. They are empty for a subject that can
 	// only gain the permission.
 	Grants      []Grant
-	Escalations []Escalation
+	Escalations []Grant
 	// More means that there are more grants or escalations than the question asks for.
 	More bool
 }
@@ -204,8 +200,9 @@ type whoEvaluation struct {
 // findDirect finds the subjects that are allowed the request.
 func (q *whoEvaluation) findDirect() {
 	records, marks := &q.index.records, q.request.Marks()
-	for _, rules := range records.sets {
-		if !rules.Marked(marks) {
+	for i := range records.sets {
+		rules := &records.sets[i]
+		if !rules.marks.Share(&marks) {
 			continue
 		}
 		rule := rules.Allows(&q.request)
@@ -282,11 +279,11 @@ func (q *whoEvaluation) findEscalations() {
 
 // allowAccounts adds the clusters on which a subject is allowed to those of the ServiceAccounts that it stands for.
 func (q *whoEvaluation) allowAccounts(s *subject) {
-	of := s.accounts
-	if of == (accountKey{}) {
+	a := s.accounts
+	if a == (accountKey{}) {
 		return
 	}
-	for _, k := range [...]accountKey{of, {of.namespace, someWord}, {someWord, of.name}, {someWord, someWord}} {
+	for _, k := range [...]accountKey{a, {a.namespace, someWord}, {someWord, a.name}, {someWord, someWord}} {
 		on := q.accounts[k]
 		if on == nil {
 			bitmap := newBitmap(len(q.index.slots))
@@ -352,12 +349,16 @@ func (q *whoEvaluation) leads(k leadKey) func(cluster uint32) bool {
 		case len(names) == 0:
 			return always
 		}
-		return func(id uint32) bool {
-			return slices.ContainsFunc(names, func(text string) bool {
-				name := unique.Make(text)
-				return inClusterRole && q.roleAllows(nodeKey{noString, name}, id) || inRole && q.roleAllows(nodeKey{q.namespace, name}, id)
-			})
+		var on []*set
+		for _, name := range names {
+			if inClusterRole {
+				on = append(on, q.allowing(noString, name)...)
+			}
+			if inRole {
+				on = append(on, q.allowing(q.namespace, name)...)
+			}
 		}
+		return inAny(on)
 	case Escalate:
 		// ClusterRoles have no namespace, so a RoleBinding does not allow their escalation.
 		if inRole || inClusterRole && everywhere {
@@ -427,12 +428,13 @@ func inAny(sets []*set) func(uint32) bool {
 	return func(id uint32) bool { return slices.ContainsFunc(sets, func(s *set) bool { return s.has(id) }) }
 }
 
-func (q *whoEvaluation) roleAllows(k nodeKey, id uint32) bool {
-	n := q.index.records.nodes[k]
-	if n == nil {
-		return false
+// allowing returns the clusters on which a role of a name allows the request.
+func (q *whoEvaluation) allowing(namespace word, name string) (on []*set) {
+	n := q.index.records.nodes[nodeKey{namespace, unique.Make(name)}]
+	for _, p := range q.verdictOf(n).permits {
+		on = append(on, &p.role.clusters)
 	}
-	return slices.ContainsFunc(q.verdictOf(n).permits, func(p permit) bool { return p.role.clusters.has(id) })
+	return on
 }
 
 // identities returns the clusters on which any of the users, with the groups that an API server adds, or any of the groups
@@ -550,45 +552,34 @@ func (q *whoEvaluation) answer(s *subject, w *Who) SubjectAnswer {
 		}
 	}
 	slices.SortFunc(memberships, compareMemberships)
+	// add adds a cluster to the grant of a chain, unless that would be one too many.
+	add := func(list *[]Grant, kind EscalationKind, m membership, p permit, cluster uint32) bool {
+		at := slices.IndexFunc(*list, func(g Grant) bool { return g.Kind == kind && g.binding == m.binding && g.permit == p })
+		if at < 0 {
+			if len(*list) == w.MaxGrants {
+				a.More = true
+				return false
+			}
+			at = len(*list)
+			*list = append(*list, Grant{Kind: kind, Chain: newChain(m, &p), binding: m.binding, permit: p})
+		}
+		(*list)[at].ids = append((*list)[at].ids, cluster)
+		return true
+	}
 	for _, m := range memberships {
 		if q.applies(m.binding) {
-			q.each(m.binding, q.verdictOf(m.binding.node), func(p *permit, id uint32) bool {
-				at := slices.IndexFunc(a.Grants, func(g Grant) bool { return g.binding == m.binding && g.permit == *p })
-				if at < 0 {
-					if len(a.Grants) == w.MaxGrants {
-						a.More = true
-						return false
-					}
-					at = len(a.Grants)
-					a.Grants = append(a.Grants, Grant{Chain: newChain(m, p), binding: m.binding, permit: *p})
-				}
-				a.Grants[at].ids = append(a.Grants[at].ids, id)
-				return true
-			})
+			q.each(m.binding, q.verdictOf(m.binding.node), func(p *permit, id uint32) bool { return add(&a.Grants, "", m, *p, id) })
 		}
 		if w.Escalations {
 			for _, r := range q.escalating[m.binding.node] {
-				q.eachEscalation(m.binding, r, func(e escalation, id uint32) bool {
-					p := permit{r, e.rule}
-					if last := len(a.Escalations) - 1; last < 0 || a.Escalations[last].Kind != e.kind || a.Escalations[last].permit != p || a.Escalations[last].binding != m.binding {
-						if len(a.Escalations) == w.MaxGrants {
-							a.More = true
-							return false
-						}
-						a.Escalations = append(a.Escalations, Escalation{Kind: e.kind, Grant: Grant{Chain: newChain(m, &p), binding: m.binding, permit: p}})
-					}
-					g := &a.Escalations[len(a.Escalations)-1]
-					g.ids = append(g.ids, id)
-					return true
-				})
+				q.eachEscalation(m.binding, r, func(e escalation, id uint32) bool { return add(&a.Escalations, e.kind, m, permit{r, e.rule}, id) })
 			}
 		}
 	}
-	for i := range a.Grants {
-		q.name(&a.Grants[i])
-	}
-	for i := range a.Escalations {
-		q.name(&a.Escalations[i].Grant)
+	for _, list := range [...][]Grant{a.Grants, a.Escalations} {
+		for i := range list {
+			q.name(&list[i])
+		}
 	}
 	return a
 }

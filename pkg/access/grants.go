@@ -10,7 +10,7 @@ import (
 func (x *Index) Grants(subjects []rbac.Subject, clusters []string, yield func(namespace string, rules *rbac.RuleSet, clusters []string)) (unknown []string) {
 	granted, unknown := x.grants(subjects, clusters)
 	for _, g := range granted {
-		yield(g.namespace.Value(), g.rules.RuleSet, g.names)
+		yield(g.namespace.Value(), &g.rules.RuleSet, g.names)
 	}
 	return unknown
 }

@@ -32,17 +32,23 @@ type records struct {
 	subjects map[subjectKey]*subject
 	lastID   uint64
 	// sets are all rule sets, in an order that changes only with them.
-	sets []*ruleSet
+	sets []listedSet
 }
 
 // ruleSet contains the rules of one or several roles. It is immutable except for users.
 type ruleSet struct {
-	*rbac.RuleSet
+	rbac.RuleSet
 	// escalations are the rules that allow to gain other permissions.
 	escalations []escalation
 	users       []*role
 	// at is the position in the list of all rule sets.
 	at uint32
+}
+
+// listedSet is a rule set with its marks: most questions skip most rule sets without reading them.
+type listedSet struct {
+	marks rbac.Marks
+	*ruleSet
 }
 
 // nodeKey identifies a Role, or a ClusterRole if the namespace is empty.
@@ -203,8 +209,8 @@ type newRole struct {
 func (x *records) role(given *newRole) *role {
 	rules := x.ruleSets[given.fingerprint]
 	if rules == nil {
-		rules = &ruleSet{RuleSet: rbac.NewRuleSet(given.rules), escalations: escalationsOf(given.rules), at: uint32(len(x.sets))}
-		x.sets = append(x.sets, rules)
+		rules = &ruleSet{RuleSet: rbac.RuleSet{Rules: given.rules, Fingerprint: given.fingerprint}, escalations: escalationsOf(given.rules), at: uint32(len(x.sets))}
+		x.sets = append(x.sets, listedSet{rbac.MarksOf(given.rules), rules})
 		x.ruleSets[given.fingerprint] = rules
 	}
 	n := x.node(given.key)

@@ -18,28 +18,28 @@ type Interest struct {
 }
 
 // Add begins to notify an Interest.
-func (i *Interests) Add(one *Interest) {
+func (i *Interests) Add(interest *Interest) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.all == nil {
 		i.bySubject, i.all = map[Subject]map[*Interest]struct{}{}, map[*Interest]struct{}{}
 	}
-	i.all[one] = struct{}{}
-	for _, s := range one.Subjects {
+	i.all[interest] = struct{}{}
+	for _, s := range interest.Subjects {
 		if i.bySubject[s] == nil {
 			i.bySubject[s] = map[*Interest]struct{}{}
 		}
-		i.bySubject[s][one] = struct{}{}
+		i.bySubject[s][interest] = struct{}{}
 	}
 }
 
 // Remove ends the notifications of an Interest.
-func (i *Interests) Remove(one *Interest) {
+func (i *Interests) Remove(interest *Interest) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	delete(i.all, one)
-	for _, s := range one.Subjects {
-		if delete(i.bySubject[s], one); len(i.bySubject[s]) == 0 {
+	delete(i.all, interest)
+	for _, s := range interest.Subjects {
+		if delete(i.bySubject[s], interest); len(i.bySubject[s]) == 0 {
 			delete(i.bySubject, s)
 		}
 	}
@@ -47,16 +47,16 @@ func (i *Interests) Remove(one *Interest) {
 
 // Subscribe returns an Interest in the subjects, and a channel that receives a value after each Touch or TouchAll. One
 // value covers all of them before it is received. The caller must call Remove.
-func (i *Interests) Subscribe(subjects []Subject) (one *Interest, touched <-chan struct{}) {
+func (i *Interests) Subscribe(subjects []Subject) (interest *Interest, touched <-chan struct{}) {
 	channel := make(chan struct{}, 1)
-	one = &Interest{Subjects: subjects, Touched: func() {
+	interest = &Interest{Subjects: subjects, Touched: func() {
 		select {
 		case channel <- struct{}{}:
 		default:
 		}
 	}}
-	i.Add(one)
-	return one, channel
+	i.Add(interest)
+	return interest, channel
 }
 
 // Empty reports whether there is no Interest.
@@ -75,10 +75,10 @@ func (i *Interests) Touch(subjects []Subject) {
 	defer i.mu.Unlock()
 	touched := map[*Interest]struct{}{}
 	for _, s := range subjects {
-		for one := range i.bySubject[s] {
-			if _, done := touched[one]; !done {
-				touched[one] = struct{}{}
-				one.Touched()
+		for interest := range i.bySubject[s] {
+			if _, done := touched[interest]; !done {
+				touched[interest] = struct{}{}
+				interest.Touched()
 			}
 		}
 	}
@@ -88,7 +88,7 @@ func (i *Interests) Touch(subjects []Subject) {
 func (i *Interests) TouchAll() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	for one := range i.all {
-		one.Touched()
+	for interest := range i.all {
+		interest.Touched()
 	}
 }

@@ -1,7 +1,6 @@
 package rbac
 
 import (
-	"hash/maphash"
 	"slices"
 	"strings"
 	"sync"
@@ -26,53 +25,17 @@ type RuleSet struct {
 	// Rules must not be changed.
 	Rules       []rbacv1.PolicyRule
 	Fingerprint Fingerprint
-	// Bytes is the size of the text of the rules.
-	Bytes int
-	// marks has a bit for each resource, by hash. A RuleSet without the bit of a request does not allow it.
-	marks uint64
 	// lists is nil before the first call of Names.
 	lists atomic.Pointer[ruleLists]
 }
 
 // NewRuleSet returns a RuleSet that keeps the rules.
 func NewRuleSet(rules []rbacv1.PolicyRule) *RuleSet {
-	content := contentOf(rules)
-	s := &RuleSet{Rules: rules, Fingerprint: content.Fingerprint(), Bytes: len(content)}
-	for i := range rules {
-		if len(rules[i].NonResourceURLs) > 0 {
-			s.marks |= markURLs
-		}
-		for _, resource := range rules[i].Resources {
-			if strings.HasPrefix(resource, rbacv1.ResourceAll) {
-				s.marks |= markAny
-			} else {
-				s.marks |= mark(resource)
-			}
-		}
-	}
-	return s
+	return &RuleSet{Rules: rules, Fingerprint: FingerprintOf(rules)}
 }
 
-const (
-	markAny  = 1 << 63 // rules for all resources, or for a subresource of all resources
-	markURLs = 1 << 62
-	markBits = 62
-)
-
-var markSeed = maphash.MakeSeed()
-
-func mark(resource string) uint64 { return 1 << (maphash.String(markSeed, resource) % markBits) }
-
-// Marks returns the marks of a request. See RuleSet.Marked.
-func (q *Request) Marks() uint64 {
-	if q.NonResource {
-		return markURLs
-	}
-	return markAny | mark(q.Resource)
-}
-
-// Marked reports whether the rules may allow a request with these marks. It is much faster than Allows.
-func (s *RuleSet) Marked(marks uint64) bool { return s.marks&marks != 0 }
+// Bytes returns the size of the text of the rules.
+func (s *RuleSet) Bytes() int { return len(contentOf(s.Rules)) }
 
 // Allows returns the index of the first rule that allows the request, or -1.
 func (s *RuleSet) Allows(q *Request) int {

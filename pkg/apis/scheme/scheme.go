@@ -6,18 +6,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-
-	accessinstall "open-cluster-management.io/hub-apiserver/pkg/apis/access/install"
-	addoninstall "open-cluster-management.io/hub-apiserver/pkg/apis/addon/install"
-	authenticationinstall "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/install"
-	clusterinstall "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/install"
-	clusterviewinstall "open-cluster-management.io/hub-apiserver/pkg/apis/clusterview/install"
-	migrationinstall "open-cluster-management.io/hub-apiserver/pkg/apis/migration/install"
-	proxyinstall "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/install"
-	rbacinstall "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/install"
-	registerinstall "open-cluster-management.io/hub-apiserver/pkg/apis/register/install"
-	searchinstall "open-cluster-management.io/hub-apiserver/pkg/apis/search/install"
-	workinstall "open-cluster-management.io/hub-apiserver/pkg/apis/work/install"
 )
 
 var (
@@ -30,17 +18,7 @@ var (
 )
 
 func init() {
-	accessinstall.Install(Scheme)
-	addoninstall.Install(Scheme)
-	authenticationinstall.Install(Scheme)
-	clusterinstall.Install(Scheme)
-	clusterviewinstall.Install(Scheme)
-	migrationinstall.Install(Scheme)
-	proxyinstall.Install(Scheme)
-	rbacinstall.Install(Scheme)
-	registerinstall.Install(Scheme)
-	searchinstall.Install(Scheme)
-	workinstall.Install(Scheme)
+	addGroups()
 
 	// The generic API server serves these types in every group, and discovery in the unversioned group.
 	unversioned := schema.GroupVersion{Version: "v1"}

@@ -62,9 +62,9 @@ func (b *Bound) Take(u user.Info) (release func(), err error) {
 
 // describe returns a caller for a message.
 func describe(caller string) string {
-	for prefix, of := range map[string]string{ofCluster: "cluster", ofNamespace: "the ServiceAccounts of namespace", ofUser: "user"} {
+	for prefix, kind := range map[string]string{ofCluster: "cluster", ofNamespace: "the ServiceAccounts of namespace", ofUser: "user"} {
 		if len(caller) > len(prefix) && caller[:len(prefix)] == prefix {
-			return fmt.Sprintf("%s %q", of, caller[len(prefix):])
+			return fmt.Sprintf("%s %q", kind, caller[len(prefix):])
 		}
 	}
 	return "the caller"

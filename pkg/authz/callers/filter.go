@@ -69,7 +69,7 @@ type responseKey struct{}
 // EndResponse makes the writes of the response to a watch fail after a deadline, so that a client that does not read
 // cannot keep a watch that has ended. The context is that of a request that Limit has passed on.
 func EndResponse(ctx context.Context, deadline time.Time) {
-	if response, is := ctx.Value(responseKey{}).(*http.ResponseController); is {
+	if response, ok := ctx.Value(responseKey{}).(*http.ResponseController); ok {
 		// A connection that does not support deadlines ends with the timeout of the watch.
 		_ = response.SetWriteDeadline(deadline)
 	}

@@ -105,14 +105,14 @@ func newBindings(name string, spec *rbacv1alpha1.ClusterPermissionSpec, before *
 			grants = append(grants, grant{path: b.path, verb: verbBind, where: b.where, role: b.role, live: true})
 			continue
 		}
-		is := roles.bound(b.role, b.where)
-		g := grant{path: b.path, verb: verbBind, where: b.where, role: b.role, rules: is.rules, open: is.open, live: is.live, shadowed: true}
+		now := roles.bound(b.role, b.where)
+		g := grant{path: b.path, verb: verbBind, where: b.where, role: b.role, rules: now.rules, open: now.open, live: now.live, shadowed: true}
 		if before.binds(&b) {
-			was := before.roles.bound(b.role, b.where)
-			g.rules = work.uncovered(was.rules, is.rules)
-			g.live = is.live && !was.live
+			old := before.roles.bound(b.role, b.where)
+			g.rules = work.uncovered(old.rules, now.rules)
+			g.live = now.live && !old.live
 			// A role that is open now and was before is the same unknown role.
-			g.open = is.open && !was.open
+			g.open = now.open && !old.open
 			g.shadowed = g.open
 		}
 		if len(g.rules) > 0 || g.open || g.live || g.shadowed {

@@ -71,8 +71,8 @@ func (j *judge) deliveredByOthers(key rbac.Key) contents {
 		// The Roles in some namespaces do not determine the Roles in other namespaces.
 		others.absent = true
 		for _, namespace := range j.delivered.namespaces[key.Name] {
-			one := rbac.Key{Kind: key.Kind, Namespace: namespace, Name: key.Name}
-			there := j.delivered.role(one, j.before.roles.versions(one))
+			role := rbac.Key{Kind: key.Kind, Namespace: namespace, Name: key.Name}
+			there := j.delivered.role(role, j.before.roles.versions(role))
 			others.opaque = others.opaque || there.opaque
 			others.rules = append(others.rules, there.rules...)
 		}

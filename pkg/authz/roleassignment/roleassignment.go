@@ -103,18 +103,18 @@ func (p *Pass) about(asked question) *decision {
 func (p *Pass) admits(author, cluster string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	of := p.checked[author]
-	if of.Has(cluster) {
+	checked := p.checked[author]
+	if checked.Has(cluster) {
 		return true
 	}
-	if len(of) >= p.share || p.clusters >= authz.MaxReviews {
+	if len(checked) >= p.share || p.clusters >= authz.MaxReviews {
 		return false
 	}
-	if of == nil {
-		of = sets.Set[string]{}
-		p.checked[author] = of
+	if checked == nil {
+		checked = sets.Set[string]{}
+		p.checked[author] = checked
 	}
-	of.Insert(cluster)
+	checked.Insert(cluster)
 	p.clusters++
 	return true
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"k8s.io/utils/clock"
 )
 
 // classesTTL is how long the classes of the hub are cached.
@@ -14,8 +12,7 @@ const classesTTL = time.Second
 
 // classes caches the classes of the hub's resources.
 type classes struct {
-	read  func(ctx context.Context) ([]Class, uint64, error)
-	clock clock.Clock
+	read func(ctx context.Context) ([]Class, uint64, error)
 
 	mu      sync.Mutex
 	known   []Class
@@ -28,7 +25,7 @@ func (c *classes) get(ctx context.Context) ([]Class, uint64, error) {
 	c.mu.Lock()
 	known, version, at := c.known, c.version, c.at
 	c.mu.Unlock()
-	now := c.clock.Now()
+	now := time.Now()
 	if !at.IsZero() && now.Sub(at) < classesTTL {
 		return known, version, nil
 	}

@@ -71,7 +71,7 @@ func compile(x *access.Index, subjects []rbac.Subject, clusters []string) (grant
 			size := 0
 			for i, at := range list {
 				rules[i] = all[at]
-				size += rules[i].Bytes
+				size += rules[i].Bytes()
 			}
 			if cluster != onHub && (len(rules) > maxGrants || size > maxGrantBytes) {
 				continue

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
 
 	"open-cluster-management.io/hub-apiserver/pkg/access"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
@@ -88,14 +87,11 @@ type Config struct {
 	// AuthorizerTTL is how long Authorizer may cache a decision. A sampled difference
 	// takes effect only if it lasts longer. It defaults to 10 s.
 	AuthorizerTTL time.Duration
-	// Clock defaults to the real clock.
-	Clock clock.Clock
 }
 
 // Compiler computes and caches the Scopes of callers. It may be used concurrently.
 type Compiler struct {
 	config Config
-	clock  clock.Clock
 	// hub contains the part of the hub's RBAC that affects visibility.
 	hub       *access.Index
 	delivered *delivered
@@ -130,16 +126,15 @@ func New(config Config) (*Compiler, error) {
 	interests := &interests{}
 	c := &Compiler{
 		config:      config,
-		clock:       config.Clock,
 		hub:         newHub(),
 		interests:   interests,
 		scopes:      newScopes(config.CacheSize, interests),
-		classes:     &classes{read: config.HubClasses, clock: config.Clock},
+		classes:     &classes{read: config.HubClasses},
 		samples:     make(chan *entry, maxSamples),
 		limiter:     rate.NewLimiter(samplesPerSecond, sampleBurst),
 		subscribers: map[*rbac.Interest]user.Info{},
 	}
-	c.hub.Follow(func(_ string, _ bool, concerned []rbac.Subject) { interests.hub.Touch(concerned) })
+	c.hub.Follow(func(_ string, _ bool, concerned []rbac.Subject) { interests.touchHub(concerned) })
 	if config.Works != nil {
 		c.delivered = newDelivered(c)
 	}
@@ -168,9 +163,6 @@ func (c *Config) complete() error {
 	}
 	if c.AuthorizerTTL <= 0 {
 		c.AuthorizerTTL = defaultAuthorizerTTL
-	}
-	if c.Clock == nil {
-		c.Clock = clock.RealClock{}
 	}
 	informers := c.Roles != nil && c.ClusterRoles != nil && c.RoleBindings != nil && c.ClusterRoleBindings != nil
 	reviews := c.Authorizer != nil && c.HubClasses != nil && c.Clusters != nil
@@ -254,7 +246,7 @@ func (c *Compiler) fresh(ctx context.Context, e *entry) (*finding, error) {
 	if found.answers == nil {
 		return found, nil
 	}
-	if !c.clock.Now().Before(found.expires) {
+	if !time.Now().Before(found.expires) {
 		return nil, nil
 	}
 	_, version, err := c.classes.get(ctx)
@@ -269,7 +261,7 @@ func (c *Compiler) fresh(ctx context.Context, e *entry) (*finding, error) {
 
 // find computes the permissions of an identity. The caller holds its turn.
 func (c *Compiler) find(ctx context.Context, e *entry) (*finding, error) {
-	started := c.clock.Now()
+	started := time.Now()
 	now := &finding{changes: e.changes.Load(), hubChanges: e.hubChanges.Load()}
 	by, result := byRBAC, "success"
 	var err error
@@ -279,7 +271,7 @@ func (c *Compiler) find(ctx context.Context, e *entry) (*finding, error) {
 	} else {
 		now.allowed = compileHub(c.hub, e.identity)
 	}
-	took := c.clock.Since(started)
+	took := time.Since(started)
 	if err != nil {
 		result = "error"
 	}
@@ -302,17 +294,14 @@ func (c *Compiler) find(ctx context.Context, e *entry) (*finding, error) {
 // changed; Scope returns the new one. The caller must call stop, which ends the
 // subscription.
 func (c *Compiler) Subscribe(identity user.Info) (changed <-chan struct{}, stop func()) {
-	one, changed := c.interests.hub.Subscribe(hubSubjects(identity))
-	managed := &rbac.Interest{Subjects: one.Subjects, Touched: one.Touched}
-	c.interests.managed.Add(managed)
+	interest, changed := c.interests.subscribers.Subscribe(hubSubjects(identity))
 	c.subscribersMu.Lock()
-	c.subscribers[one] = copied(identity)
+	c.subscribers[interest] = copied(identity)
 	c.subscribersMu.Unlock()
 	return changed, func() {
-		c.interests.hub.Remove(one)
-		c.interests.managed.Remove(managed)
+		c.interests.subscribers.Remove(interest)
 		c.subscribersMu.Lock()
-		delete(c.subscribers, one)
+		delete(c.subscribers, interest)
 		c.subscribersMu.Unlock()
 	}
 }

@@ -100,29 +100,29 @@ func (c *Compiler) Run(ctx context.Context) {
 // notifyReviewed periodically notifies subscribers with a Scope from reviews, because the hub
 // sends no event when its decisions change.
 func (c *Compiler) notifyReviewed(ctx context.Context) {
-	for c.pause(ctx, c.config.ReviewTTL) {
+	for pause(ctx, c.config.ReviewTTL) {
 		var concerned []*rbac.Interest
 		c.subscribersMu.Lock()
-		for one, identity := range c.subscribers {
+		for interest, identity := range c.subscribers {
 			if c.asks(identity) {
-				concerned = append(concerned, one)
+				concerned = append(concerned, interest)
 			}
 		}
 		c.subscribersMu.Unlock()
-		for _, one := range concerned {
-			one.Touched()
+		for _, interest := range concerned {
+			interest.Touched()
 		}
 	}
 }
 
 // pause waits, and reports false if ctx ends first.
-func (c *Compiler) pause(ctx context.Context, duration time.Duration) bool {
-	timer := c.clock.NewTimer(duration)
+func pause(ctx context.Context, duration time.Duration) bool {
+	timer := time.NewTimer(duration)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-timer.C():
+	case <-timer.C:
 		return true
 	}
 }

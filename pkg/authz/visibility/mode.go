@@ -45,9 +45,9 @@ func (c *Compiler) watchMode(ctx context.Context) {
 		delay := modePeriod
 		switch {
 		case err == nil:
-			answered, retry = c.clock.Now(), modeRetry()
+			answered, retry = time.Now(), modeRetry()
 			c.setRBACDecides(logger, !incomplete)
-		case c.clock.Since(answered) > modeValidity:
+		case time.Since(answered) > modeValidity:
 			c.setRBACDecides(logger, false)
 			fallthrough
 		default:
@@ -55,7 +55,7 @@ func (c *Compiler) watchMode(ctx context.Context) {
 			delay = retry.Step()
 		}
 		c.asked.Store(true)
-		if !c.pause(ctx, delay) {
+		if !pause(ctx, delay) {
 			return
 		}
 	}
@@ -71,7 +71,7 @@ func (c *Compiler) setRBACDecides(logger klog.Logger, decides bool) {
 	}
 	logger.Info("The set of authorizers that decide about lists on the hub has changed", "onlyRBAC", decides)
 	c.observeMode()
-	c.interests.hub.TouchAll()
+	c.interests.touchAll()
 }
 
 // distrust makes all later Scopes come from reviews.
@@ -80,7 +80,7 @@ func (c *Compiler) distrust() {
 		return
 	}
 	c.observeMode()
-	c.interests.hub.TouchAll()
+	c.interests.touchAll()
 }
 
 func (c *Compiler) observeMode() {

@@ -7,9 +7,11 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
@@ -21,45 +23,61 @@ import (
 // parallelReviews is the maximum number of parallel access checks for one caller.
 const parallelReviews = 16
 
-// answers are the decisions of the hub about an identity. A decision for all namespaces
-// applies to each namespace; nothing else is inferred.
-type answers struct {
-	// version is the version of the classes.
-	version uint64
-	// classes has a Decision for each class that was checked. Those without a namespace
-	// are cluster-wide.
-	classes map[reviewedClass]Decision
-	// cluster has the Decisions about getting the resources of gettable, by resource.
-	cluster map[string]Decision
-	// anyView and views are the decisions on creating managedclusterviews, everywhere
-	// and by cluster.
-	anyView bool
-	views   map[string]bool
+// question is an access to the objects of a resource: in a namespace, or everywhere if it is empty.
+type question struct{ verb, group, resource, namespace string }
+
+func (q question) compare(other question) int {
+	return cmp.Or(cmp.Compare(q.verb, other.verb), cmp.Compare(q.group, other.group), cmp.Compare(q.resource, other.resource), cmp.Compare(q.namespace, other.namespace))
+}
+
+// everywhere returns the question without its namespace.
+func (q question) everywhere() question {
+	q.namespace = ""
+	return q
+}
+
+// listing returns the question whether a caller finds the resources of a class.
+func listing(group, resource, namespace string) question {
+	return question{verbList, group, resource, namespace}
+}
+
+// viewing returns the question whether a caller finds the resources of a managed cluster.
+func viewing(cluster string) question { return question{verbCreate, viewGroup, viewResource, cluster} }
+
+// getting returns the question which objects of a resource of the group of ManagedClusters a caller may get.
+func getting(resource string) question {
+	return question{verb: verbGet, group: clusterv1.GroupName, resource: resource}
 }
 
 // gettable are the cluster-scoped resources of the group of ManagedClusters that Scope.Gets decides about.
 var gettable = []string{"managedclusters", "managedclustersets"}
 
-type reviewedClass struct{ group, resource, namespace string }
+// answers are the decisions of the hub about an identity. A decision for all namespaces
+// applies to each namespace; nothing else is inferred.
+type answers struct {
+	// version is the version of the classes.
+	version   uint64
+	decisions map[question]Decision
+}
 
 func (a *answers) whole() bool { return false }
 
 func (a *answers) decide(group, resource, namespace string) Decision {
-	wide := a.classes[reviewedClass{group, resource, ""}]
-	if wide.All || namespace == "" {
+	q := listing(group, resource, namespace)
+	if wide := a.decisions[q.everywhere()]; wide.All || namespace == "" {
 		return wide
 	}
-	return a.classes[reviewedClass{group, resource, namespace}]
+	return a.decisions[q]
 }
 
-func (a *answers) gets(resource string) Decision { return a.cluster[resource] }
+func (a *answers) gets(resource string) Decision { return a.decisions[getting(resource)] }
 
 // review sends access reviews to the hub to determine the resources that an identity may
 // find. It reuses answers that are still valid.
 func (c *Compiler) review(ctx context.Context, e *entry, now *finding) error {
 	ctx, cancel := context.WithTimeout(ctx, c.config.ReviewTimeout)
 	defer cancel()
-	started := c.clock.Now()
+	started := time.Now()
 	known, version, err := c.classes.get(ctx)
 	if err != nil {
 		return err
@@ -68,7 +86,7 @@ func (c *Compiler) review(ctx context.Context, e *entry, now *finding) error {
 		authorizer: c.config.Authorizer,
 		identity:   e.identity,
 		named:      compileHub(c.hub, e.identity).hub,
-		answers:    &answers{version: version, classes: map[reviewedClass]Decision{}, cluster: map[string]Decision{}, views: map[string]bool{}},
+		answers:    &answers{version: version, decisions: map[question]Decision{}},
 	}
 	before := e.found.Load()
 	if before != nil && before.answers != nil && before.hubChanges == now.hubChanges && started.Before(before.expires) {
@@ -85,7 +103,7 @@ func (c *Compiler) review(ctx context.Context, e *entry, now *finding) error {
 			// The hub's own informers may receive a change later than this server.
 			ttl = min(ttl, sampleLag)
 		}
-		now.expires = c.clock.Now().Add(max(ttl, 10*c.clock.Since(started)))
+		now.expires = time.Now().Add(max(ttl, 10*time.Since(started)))
 	}
 	now.answers, now.allowed = r.answers, r.answers.allowed()
 	return nil
@@ -93,25 +111,19 @@ func (c *Compiler) review(ctx context.Context, e *entry, now *finding) error {
 
 // allowed returns the permissions that the answers contain.
 func (a *answers) allowed() *allowed {
-	result := &allowed{hub: a, anyView: a.anyView, views: map[string]struct{}{}}
+	result := &allowed{hub: a, anyView: a.decisions[viewing("")].All, views: map[string]struct{}{}}
 	var content rbac.Content
-	content.Add(byReviews, strconv.FormatBool(a.anyView))
-	for _, cluster := range slices.Sorted(maps.Keys(a.views)) {
-		if a.views[cluster] {
-			result.views[cluster] = struct{}{}
-			content.Add(cluster)
+	content.Add(byReviews, "")
+	for _, q := range slices.SortedFunc(maps.Keys(a.decisions), question.compare) {
+		d := a.decisions[q]
+		if !d.All && len(d.Names) == 0 {
+			continue
 		}
-	}
-	keys := slices.SortedFunc(maps.Keys(a.classes), reviewedClass.compare)
-	for _, key := range keys {
-		if d := a.classes[key]; d.All || len(d.Names) > 0 {
-			content.Add(key.group, key.resource, key.namespace, strconv.FormatBool(d.All))
-			content.Add(d.Names...)
+		if q.verb == verbCreate {
+			result.views[q.namespace] = struct{}{}
 		}
-	}
-	for _, resource := range gettable {
-		content.Add(strconv.FormatBool(a.cluster[resource].All))
-		content.Add(a.cluster[resource].Names...)
+		content.Add(q.verb, q.group, q.resource, q.namespace, strconv.FormatBool(d.All))
+		content.Add(d.Names...)
 	}
 	result.fingerprint = content.Fingerprint()
 	return result
@@ -132,147 +144,86 @@ type review struct {
 }
 
 func (r *review) run(ctx context.Context, known []Class, clusters []string) error {
-	wide, spaced := map[reviewedClass]struct{}{}, map[reviewedClass]struct{}{}
-	for i := range known {
-		class := &known[i]
-		wide[reviewedClass{class.Group, class.Resource, ""}] = struct{}{}
-		if class.Namespace != "" {
-			spaced[reviewedClass{class.Group, class.Resource, class.Namespace}] = struct{}{}
-		}
-	}
-	if err := r.each(ctx, maps.Keys(wide), r.checkClass); err != nil {
-		return err
-	}
-	maps.DeleteFunc(spaced, func(key reviewedClass, _ struct{}) bool {
-		return r.answers.classes[reviewedClass{key.group, key.resource, ""}].All
-	})
-	if err := r.each(ctx, maps.Keys(spaced), r.checkClass); err != nil {
-		return err
-	}
+	wide, spaced := sets.New(viewing("")), sets.New[question]()
 	for _, resource := range gettable {
-		if err := r.checkGets(ctx, resource); err != nil {
-			return err
+		wide.Insert(getting(resource))
+	}
+	for _, cluster := range clusters {
+		// An empty namespace would stand for all namespaces.
+		if cluster != "" {
+			spaced.Insert(viewing(cluster))
 		}
 	}
-	return r.checkClusters(ctx, clusters)
-}
-
-func (r *review) checkGets(ctx context.Context, resource string) error {
-	if r.before != nil {
-		r.answers.cluster[resource] = r.before.cluster[resource]
-		return nil
+	for i := range known {
+		q := listing(known[i].Group, known[i].Resource, known[i].Namespace)
+		wide.Insert(q.everywhere())
+		if q.namespace != "" {
+			spaced.Insert(q)
+		}
 	}
-	decision, err := r.decide(ctx, verbGet, reviewedClass{group: clusterv1.GroupName, resource: resource}, r.named.gets(resource).Names)
-	r.answers.cluster[resource] = decision
-	return err
+	if err := r.check(ctx, wide); err != nil {
+		return err
+	}
+	maps.DeleteFunc(spaced, func(q question, _ sets.Empty) bool { return r.answers.decisions[q.everywhere()].All })
+	return r.check(ctx, spaced)
 }
 
-// each checks classes in parallel, and stops at the first error.
-func (r *review) each(ctx context.Context, keys func(func(reviewedClass) bool), check func(context.Context, reviewedClass) error) error {
-	group, ctx := errgroup.WithContext(ctx)
+// check answers questions in parallel, and stops at the first error.
+func (r *review) check(ctx context.Context, questions sets.Set[question]) error {
+	group, checking := errgroup.WithContext(ctx)
 	group.SetLimit(parallelReviews)
-	for key := range keys {
-		if ctx.Err() != nil {
+	for q := range questions {
+		if checking.Err() != nil {
 			break
 		}
-		group.Go(func() error { return check(ctx, key) })
+		group.Go(func() error {
+			decision, err := r.decide(checking, q)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.answers.decisions[q] = decision
+			return err
+		})
 	}
-	return group.Wait()
-}
-
-func (r *review) checkClass(ctx context.Context, key reviewedClass) error {
-	if r.before != nil {
-		if decision, found := r.before.classes[key]; found {
-			r.set(key, decision)
-			return nil
-		}
-	}
-	decision, err := r.decide(ctx, verbList, key, r.named.decide(key.group, key.resource, key.namespace).Names)
-	if err != nil {
+	if err := group.Wait(); err != nil {
 		return err
 	}
-	r.set(key, decision)
-	return nil
+	return ctx.Err()
 }
 
 // decide checks an access to all objects, and otherwise to each of the names.
-func (r *review) decide(ctx context.Context, verb string, key reviewedClass, names []string) (Decision, error) {
-	all, err := r.allows(ctx, verb, key, "")
+func (r *review) decide(ctx context.Context, q question) (Decision, error) {
+	if r.before != nil {
+		if decision, found := r.before.decisions[q]; found {
+			return decision, nil
+		}
+	}
+	all, err := allows(ctx, r.authorizer, r.identity, q, "")
 	if err != nil || all {
 		return Decision{All: all}, err
 	}
+	var names []string
+	switch q.verb {
+	case verbList:
+		names = r.named.decide(q.group, q.resource, q.namespace).Names
+	case verbGet:
+		names = r.named.gets(q.resource).Names
+	}
 	var decision Decision
 	for _, name := range names {
-		one, err := r.allows(ctx, verb, key, name)
+		allowed, err := allows(ctx, r.authorizer, r.identity, q, name)
 		if err != nil {
 			return Decision{}, err
 		}
-		if one {
+		if allowed {
 			decision.Names = append(decision.Names, name)
 		}
 	}
 	return decision, nil
 }
 
-func (r *review) set(key reviewedClass, decision Decision) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.answers.classes[key] = decision
-}
-
-func (r *review) checkClusters(ctx context.Context, clusters []string) error {
-	view := reviewedClass{group: viewGroup, resource: viewResource}
-	if r.before != nil {
-		r.answers.anyView = r.before.anyView
-	} else {
-		any, err := r.allows(ctx, verbCreate, view, "")
-		if err != nil {
-			return err
-		}
-		r.answers.anyView = any
-	}
-	if r.answers.anyView {
-		return nil
-	}
-	check := func(ctx context.Context, key reviewedClass) error {
-		var allowed, found bool
-		if r.before != nil {
-			allowed, found = r.before.views[key.namespace]
-		}
-		if !found {
-			var err error
-			if allowed, err = r.allows(ctx, verbCreate, key, ""); err != nil {
-				return err
-			}
-		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.answers.views[key.namespace] = allowed
-		return nil
-	}
-	return r.each(ctx, func(yield func(reviewedClass) bool) {
-		for _, cluster := range clusters {
-			key := view
-			key.namespace = cluster
-			// An empty namespace would stand for all namespaces.
-			if cluster != "" && !yield(key) {
-				return
-			}
-		}
-	}, check)
-}
-
-func (r *review) allows(ctx context.Context, verb string, key reviewedClass, name string) (bool, error) {
-	return allows(ctx, r.authorizer, r.identity, verb, key, name)
-}
-
 // allows checks one access with the hub.
-func allows(ctx context.Context, a authorizer.Authorizer, identity user.Info, verb string, key reviewedClass, name string) (bool, error) {
+func allows(ctx context.Context, a authorizer.Authorizer, identity user.Info, q question, name string) (bool, error) {
 	return authz.Allowed(ctx, a, identity, authorizationv1.ResourceAttributes{
-		Verb: verb, Group: key.group, Version: "*", Resource: key.resource, Namespace: key.namespace, Name: name,
+		Verb: q.verb, Group: q.group, Version: "*", Resource: q.resource, Namespace: q.namespace, Name: name,
 	})
-}
-
-func (k reviewedClass) compare(other reviewedClass) int {
-	return cmp.Or(cmp.Compare(k.group, other.group), cmp.Compare(k.resource, other.resource), cmp.Compare(k.namespace, other.namespace))
 }

@@ -24,7 +24,7 @@ const (
 
 // sampled is a decision to confirm.
 type sampled struct {
-	class reviewedClass
+	question
 	name  string
 	allow bool
 }
@@ -76,14 +76,14 @@ func (c *Compiler) choose(e *entry, known []Class) []sampled {
 	for range sampleTries {
 		class := known[rand.IntN(len(known))]
 		decision := found.allowed.hub.decide(class.Group, class.Resource, class.Namespace)
-		one := sampled{class: reviewedClass{class.Group, class.Resource, class.Namespace}, allow: decision.All}
+		sample := sampled{question: listing(class.Group, class.Resource, class.Namespace), allow: decision.All}
 		if len(decision.Names) > 0 {
-			one.name, one.allow = decision.Names[rand.IntN(len(decision.Names))], true
+			sample.name, sample.allow = decision.Names[rand.IntN(len(decision.Names))], true
 		}
-		if one.allow && !allows || !one.allow && !denies {
-			chosen = append(chosen, one)
+		if sample.allow && !allows || !sample.allow && !denies {
+			chosen = append(chosen, sample)
 		}
-		allows, denies = allows || one.allow, denies || !one.allow
+		allows, denies = allows || sample.allow, denies || !sample.allow
 	}
 	return chosen
 }
@@ -91,19 +91,19 @@ func (c *Compiler) choose(e *entry, known []Class) []sampled {
 // confirm compares a decision with the hub's. A difference takes effect only if it lasts longer
 // than the lag of the informers and the cache of the authorizer.
 func (c *Compiler) confirm(ctx context.Context, e *entry, decision sampled) {
-	for _, pause := range []time.Duration{0, sampleLag, sampleLag + c.config.AuthorizerTTL} {
-		if pause > 0 && !c.pause(ctx, pause) {
+	for _, delay := range []time.Duration{0, sampleLag, sampleLag + c.config.AuthorizerTTL} {
+		if delay > 0 && !pause(ctx, delay) {
 			return
 		}
 		askCtx, cancel := context.WithTimeout(ctx, sampleTimeout)
-		answer, err := allows(askCtx, c.config.Authorizer, e.identity, verbList, decision.class, decision.name)
+		answer, err := allows(askCtx, c.config.Authorizer, e.identity, decision.question, decision.name)
 		cancel()
 		if err != nil {
 			klog.FromContext(ctx).V(2).Info("Checking a sampled decision failed", "err", err)
 			return
 		}
 		now := Scope{allowed: compileHub(c.hub, e.identity)}.Allows(Object{
-			Class: Class{Hub: true, Group: decision.class.group, Resource: decision.class.resource, Namespace: decision.class.namespace},
+			Class: Class{Hub: true, Group: decision.group, Resource: decision.resource, Namespace: decision.namespace},
 			Name:  decision.name,
 		})
 		if now == answer {
@@ -114,7 +114,7 @@ func (c *Compiler) confirm(ctx context.Context, e *entry, decision sampled) {
 	disagreements.Inc()
 	klog.FromContext(ctx).Error(nil, "The hub's decisions differ from its RBAC: from now on the server sends a SubjectAccessReview for each decision, which is slower. "+
 		"If this hub has another authorizer, set the search visibility to Reviews",
-		"user", e.identity.GetName(), "groups", e.identity.GetGroups(), "verb", verbList, "group", decision.class.group, "resource", decision.class.resource,
-		"namespace", decision.class.namespace, "name", decision.name, "rbacAllows", decision.allow)
+		"user", e.identity.GetName(), "groups", e.identity.GetGroups(), "verb", verbList, "group", decision.group, "resource", decision.resource,
+		"namespace", decision.namespace, "name", decision.name, "rbacAllows", decision.allow)
 	c.distrust()
 }

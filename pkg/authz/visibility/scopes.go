@@ -12,12 +12,27 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
-// interests are notified when the Scope of an identity may have changed: by a change on the hub, or on managed clusters.
-type interests struct{ hub, managed rbac.Interests }
+// interests are notified when the Scope of an identity may have changed: the cached Scopes by a change on the hub, or on
+// managed clusters, and subscribers by both. Subscribers are the last, because they read the Scope again.
+type interests struct{ hub, managed, subscribers rbac.Interests }
+
+// touchHub notifies of changes on the hub.
+func (i *interests) touchHub(concerned []rbac.Subject) {
+	i.hub.Touch(concerned)
+	i.subscribers.Touch(concerned)
+}
 
 // touchManaged notifies of changes on a managed cluster.
 func (i *interests) touchManaged(concerned []rbac.Subject) {
-	i.managed.Touch(slices.DeleteFunc(slices.Clone(concerned), local))
+	concerned = slices.DeleteFunc(slices.Clone(concerned), local)
+	i.managed.Touch(concerned)
+	i.subscribers.Touch(concerned)
+}
+
+// touchAll notifies of a change that concerns everyone.
+func (i *interests) touchAll() {
+	i.hub.TouchAll()
+	i.subscribers.TouchAll()
 }
 
 // scopes caches the Scopes of identities.

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
-	workinstall "open-cluster-management.io/hub-apiserver/pkg/apis/work/install"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
@@ -19,7 +18,11 @@ import (
 // versions share their short strings.
 func TestCompactCodec(t *testing.T) {
 	scheme := runtime.NewScheme()
-	workinstall.Install(scheme)
+	for _, add := range []func(*runtime.Scheme) error{work.AddToScheme, workv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
 	plain := serializer.NewCodecFactory(scheme).LegacyCodec(workv1.SchemeGroupVersion)
 	stored := &work.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "w", Labels: map[string]string{"a": "b"}, Finalizers: []string{"f"}}}
 	for i := range 33 {

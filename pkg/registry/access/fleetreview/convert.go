@@ -131,7 +131,7 @@ func subjectAccessOf(s *access.SubjectAnswer, by deliveries, left *budget) acces
 		out.Grants = append(out.Grants, grantsOf(&s.Grants[i], by, left)...)
 	}
 	for i := range s.Escalations {
-		for _, grant := range grantsOf(&s.Escalations[i].Grant, by, left) {
+		for _, grant := range grantsOf(&s.Escalations[i], by, left) {
 			out.Escalations = append(out.Escalations, accessv1alpha1.AccessEscalation{Type: string(s.Escalations[i].Kind), AccessGrant: grant})
 		}
 	}

@@ -178,14 +178,14 @@ func (o Options) name(entry *accessv1alpha1.ClusterAccess) error {
 	if err != nil || len(names) == 0 {
 		return err
 	}
-	of := func(r accessv1alpha1.RBACReference) string {
+	deliverer := func(r accessv1alpha1.RBACReference) string {
 		return names[rbac.Key{Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}]
 	}
 	for i := range entry.Chains {
-		entry.Chains[i].ClusterPermission = of(entry.Chains[i].Binding)
+		entry.Chains[i].ClusterPermission = deliverer(entry.Chains[i].Binding)
 	}
 	for i := range entry.Holdings {
-		entry.Holdings[i].ClusterPermission = of(entry.Holdings[i].Binding)
+		entry.Holdings[i].ClusterPermission = deliverer(entry.Holdings[i].Binding)
 	}
 	return nil
 }

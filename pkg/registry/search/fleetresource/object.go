@@ -1,8 +1,6 @@
 package fleetresource
 
 import (
-	"context"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -10,9 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apiserver/pkg/registry/rest"
 
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
@@ -69,47 +67,17 @@ func statusOf(properties []byte) string {
 	return status
 }
 
-// table implements rest.TableConvertor.
-type table struct{}
-
-var _ rest.TableConvertor = table{}
-
-var columns = []metav1.TableColumnDefinition{
-	{Name: "Cluster", Type: "string", Description: "Cluster that the resource is on."},
-	{Name: "Kind", Type: "string", Description: "Kind of the resource."},
-	{Name: "Namespace", Type: "string", Description: "Namespace of the resource on its cluster."},
-	{Name: "Name", Type: "string", Description: "Name of the resource on its cluster."},
-	{Name: "Status", Type: "string", Description: "Status of the resource, for kinds that have one."},
-	{Name: "Age", Type: "string", Description: metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"]},
-	{Name: "API Group", Type: "string", Priority: 1, Description: "API group of the resource."},
-	{Name: "UID", Type: "string", Priority: 1, Description: "UID of the resource, which is the name of the FleetResource."},
-}
-
-// ConvertToTable implements rest.TableConvertor.
-func (table) ConvertToTable(_ context.Context, object runtime.Object, tableOptions runtime.Object) (*metav1.Table, error) {
-	out := &metav1.Table{}
-	rows, err := metatable.MetaToTableRow(object, func(obj runtime.Object, _ metav1.Object, name, age string) ([]any, error) {
-		resource, ok := obj.(*searchv1alpha1.FleetResource)
-		if !ok {
-			return nil, fmt.Errorf("expected a FleetResource, got a %T", obj)
-		}
-		return []any{
-			resource.Namespace, resource.Resource.Kind, resource.Resource.Namespace, resource.Resource.Name,
-			statusOf(resource.Properties.Raw), age, resource.Resource.APIGroup, name,
-		}, nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("converting to a table: %w", err)
-	}
-	out.Rows = rows
-	switch typed := object.(type) {
-	case *searchv1alpha1.FleetResourceList:
-		out.ResourceVersion, out.Continue, out.RemainingItemCount = typed.ResourceVersion, typed.Continue, typed.RemainingItemCount
-	case *searchv1alpha1.FleetResource:
-		out.ResourceVersion = typed.ResourceVersion
-	}
-	if options, ok := tableOptions.(*metav1.TableOptions); !ok || !options.NoHeaders {
-		out.ColumnDefinitions = columns
-	}
-	return out, nil
+var columns = definition.Columns[*searchv1alpha1.FleetResource]{
+	{Name: "Cluster", Description: "Cluster that the resource is on.", Value: func(r *searchv1alpha1.FleetResource) any { return r.Namespace }},
+	{Name: "Kind", Description: "Kind of the resource.", Value: func(r *searchv1alpha1.FleetResource) any { return r.Resource.Kind }},
+	{Name: "Namespace", Description: "Namespace of the resource on its cluster.", Value: func(r *searchv1alpha1.FleetResource) any { return r.Resource.Namespace }},
+	{Name: "Name", Description: "Name of the resource on its cluster.", Value: func(r *searchv1alpha1.FleetResource) any { return r.Resource.Name }},
+	{Name: "Status", Description: "Status of the resource, for kinds that have one.", Value: func(r *searchv1alpha1.FleetResource) any {
+		return statusOf(r.Properties.Raw)
+	}},
+	{Name: "Age", Description: metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"], Value: func(r *searchv1alpha1.FleetResource) any {
+		return metatable.ConvertToHumanReadableDateType(r.CreationTimestamp)
+	}},
+	{Name: "API Group", Wide: true, Description: "API group of the resource.", Value: func(r *searchv1alpha1.FleetResource) any { return r.Resource.APIGroup }},
+	{Name: "UID", Wide: true, Description: "UID of the resource, which is the name of the FleetResource.", Value: func(r *searchv1alpha1.FleetResource) any { return r.Name }},
 }

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 )
 
@@ -34,7 +35,7 @@ func TestObjects(t *testing.T) {
 			object.Namespace != "east" || object.Name != "u" || object.ResourceVersion != "5" || string(object.Properties.Raw) != test.properties {
 			t.Errorf("newObject(%s) = %+v, want identity %+v and labels %v", test.properties, object, test.identity, test.labels)
 		}
-		rows, err := table{}.ConvertToTable(t.Context(), object, &metav1.TableOptions{})
+		rows, err := definition.NewBareTableConvertor(columns).ConvertToTable(t.Context(), object, &metav1.TableOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,6 +20,7 @@ import (
 
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/serving"
 	"open-cluster-management.io/hub-apiserver/pkg/search/watch"
@@ -46,7 +47,7 @@ type Options struct {
 
 // REST serves fleetresources.
 type REST struct {
-	table
+	rest.TableConvertor
 	engine search.Engine
 	scopes search.Scopes
 	memory *watch.Memory
@@ -63,7 +64,7 @@ var (
 
 // NewREST returns the storage of fleetresources.
 func NewREST(options Options) *REST {
-	return &REST{engine: options.Engine, scopes: options.Scopes, memory: options.WatchMemory}
+	return &REST{TableConvertor: definition.NewBareTableConvertor(columns), engine: options.Engine, scopes: options.Scopes, memory: options.WatchMemory}
 }
 
 // New implements rest.Storage.

@@ -123,7 +123,7 @@ func (w *eventStream) drain() {
 			if !open {
 				return
 			}
-			if object, is := event.Object.(*eventObject); is {
+			if object, ok := event.Object.(*eventObject); ok {
 				object.done()
 			}
 		default:
@@ -185,19 +185,19 @@ func (w *eventStream) event(event *searchwatch.Event) *watch.Event {
 		return &watch.Event{Type: watch.Bookmark, Object: bookmark}
 	}
 	object := newObject(&event.Item)
-	is := watch.Added
+	kind := watch.Added
 	switch event.Type {
 	case searchwatch.Modified:
-		is = watch.Modified
+		kind = watch.Modified
 	case searchwatch.Deleted:
-		is = watch.Deleted
+		kind = watch.Deleted
 	}
 	// A later watch continues from the version of the event. If the caller lost permission for the object, this
 	// version is later than the last change of the object.
 	if event.Version > event.Item.Version {
 		object.ResourceVersion = strconv.FormatUint(event.Version, 10)
 	}
-	return &watch.Event{Type: is, Object: &eventObject{FleetResource: object, event: is, done: event.Done}}
+	return &watch.Event{Type: kind, Object: &eventObject{FleetResource: object, event: kind, done: event.Done}}
 }
 
 func status(err error) *metav1.Status {
