@@ -105,6 +105,18 @@ func (e *Executors) Admit(ctx context.Context, request work.AdmitRequest) (dynam
 	if err != nil {
 		return nil, fmt.Errorf("creating the client of the executor %s: %w", name, err)
 	}
+	impersonation := authorizationv1.ResourceAttributes{Verb: "impersonate", Version: "v1", Resource: "serviceaccounts", Namespace: name.Namespace, Name: name.Name}
+	decisions, err := e.reviews.decide(ctx, a, agentItself, []authorizationv1.ResourceAttributes{impersonation}, request.Fresh)
+	if apierrors.IsForbidden(err) {
+		return nil, &work.Refusal{Message: agentText(name, err)}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("executor %s: %w", name, err)
+	}
+	if !decisions[impersonation].allowed {
+		return nil, &work.Refusal{Message: fmt.Sprintf("not applied: the agent cannot impersonate the executor %s; grant it to the agent with %s",
+			name, rbac.RoleText(name.Namespace, rbac.RuleFor(impersonation)))}
+	}
 	c := &check{Executors: e, account: a, fresh: request.Fresh}
 	denied, err := c.judge(ctx, request.Targets)
 	if apierrors.IsForbidden(err) {
@@ -120,15 +132,6 @@ func (e *Executors) Admit(ctx context.Context, request work.AdmitRequest) (dynam
 				name, len(denied), len(request.Work.Spec.Workload.Manifests)),
 			Manifests: denied,
 		}
-	}
-	impersonation := authorizationv1.ResourceAttributes{Verb: "impersonate", Version: "v1", Resource: "serviceaccounts", Namespace: name.Namespace, Name: name.Name}
-	decisions, err := e.reviews.decide(ctx, a, agentItself, []authorizationv1.ResourceAttributes{impersonation}, request.Fresh)
-	if err != nil {
-		return nil, fmt.Errorf("executor %s: %w", name, err)
-	}
-	if !decisions[impersonation].allowed {
-		return nil, &work.Refusal{Message: fmt.Sprintf("not applied: the agent cannot impersonate the executor %s; grant it to the agent with %s",
-			name, rbac.RoleText(name.Namespace, rbac.RuleFor(impersonation)))}
 	}
 	return a.client, nil
 }

@@ -91,6 +91,9 @@ func (r *reviews) decide(ctx context.Context, a *account, user string, requests 
 	group.SetLimit(parallelism)
 	for i, request := range distinct {
 		group.Go(func() (err error) {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
 			answers[i], err = r.answer(ctx, a, question{user: user, request: request}, fresh)
 			return err
 		})
@@ -112,11 +115,19 @@ func (r *reviews) answer(ctx context.Context, a *account, q question, fresh bool
 		return known.(decision), nil
 	}
 	lookups.WithLabelValues("miss").Inc()
-	result := r.flights.DoChan(fmt.Sprintf("%#v", q), func() (any, error) {
-		for _, slots := range []chan struct{}{a.slots, r.slots} {
-			slots <- struct{}{}
+	for _, slots := range []chan struct{}{a.slots, r.slots} {
+		select {
+		case slots <- struct{}{}:
 			defer func() { <-slots }()
+		case <-ctx.Done():
+			return decision{}, ctx.Err()
 		}
+	}
+	key := fmt.Sprintf("%#v", q)
+	if fresh {
+		r.flights.Forget(key)
+	}
+	result := r.flights.DoChan(key, func() (any, error) {
 		// Others may wait for the answer when the context of the first one ends.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
 		defer cancel()
