@@ -12,8 +12,9 @@ import (
 // Index contains the roles and bindings of clusters. Its methods may be called
 // concurrently.
 type Index struct {
-	// mu is held by questions for some milliseconds, and by updates in proportion to the
-	// change.
+	// changing is held by one change at a time, which reads without mu: it holds mu only while it writes, in proportion to
+	// the difference that it makes. Questions hold mu for some milliseconds.
+	changing sync.Mutex
 	mu       sync.RWMutex
 	records  records
 	clusters map[string]*cluster
@@ -46,12 +47,14 @@ func (x *Index) Follow(changed func(cluster string, state bool, concerned []rbac
 	x.followers = append(x.followers, changed)
 }
 
-// cluster returns a cluster, which it adds if it is new.
+// cluster returns a cluster, which it adds if it is new. The caller holds changing.
 func (x *Index) cluster(name string) *cluster {
 	c := x.clusters[name]
 	if c != nil {
 		return c
 	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	c = &cluster{name: name}
 	if last := len(x.free) - 1; last >= 0 {
 		c.id, x.free = x.free[last], x.free[:last]
@@ -66,29 +69,32 @@ func (x *Index) cluster(name string) *cluster {
 
 // SetState sets how far the reported roles and bindings of a cluster can be relied on.
 func (x *Index) SetState(cluster string, s State) {
-	x.mu.Lock()
+	x.changing.Lock()
 	c := x.cluster(cluster)
 	var changes *changes
 	if c.state.Known != s.Known {
 		changes = x.allOf(c)
 	}
+	x.mu.Lock()
 	c.state = s
 	x.mu.Unlock()
+	x.changing.Unlock()
 	changes.publish(true)
 }
 
 // Remove deletes a cluster with all that it reported.
 func (x *Index) Remove(cluster string) {
-	x.mu.Lock()
+	x.changing.Lock()
 	c := x.clusters[cluster]
 	if c == nil {
-		x.mu.Unlock()
+		x.changing.Unlock()
 		return
 	}
 	var changes *changes
 	if c.state.Known {
 		changes = x.allOf(c)
 	}
+	x.mu.Lock()
 	for _, r := range c.roles {
 		x.releaseRole(c, r)
 	}
@@ -99,6 +105,7 @@ func (x *Index) Remove(cluster string) {
 	x.slots[c.id] = nil
 	x.free = append(x.free, c.id)
 	x.mu.Unlock()
+	x.changing.Unlock()
 	changes.publish(true)
 }
 
@@ -140,97 +147,127 @@ func (x *Index) Update(name string, u *Update) {
 	// Fingerprints are computed without a lock.
 	roles, bindings := make([]newRole, 0, len(u.Roles)), make([]*newBinding, 0, len(u.Bindings))
 	for key, rules := range u.Roles {
-		roles = append(roles, newRole{key: key, rules: rules, fingerprint: rbac.FingerprintOf(rules)})
+		roles = append(roles, newRole{identity{key, rbac.FingerprintOf(rules)}, rules})
 	}
 	for key, b := range u.Bindings {
 		bindings = append(bindings, prepareBinding(key, &b))
 	}
-	x.mu.Lock()
+	x.changing.Lock()
 	c := x.cluster(name)
+	ofRoles := differenceOf(roles, u.DeletedRoles, u.Full, len(c.roles), func(key rbac.Key) (int, rbac.Fingerprint) {
+		if at, found := c.findRole(x.records.nodes[nodeKey{unique.Make(key.Namespace), unique.Make(key.Name)}]); found {
+			return at, c.roles[at].rules.Fingerprint
+		}
+		return -1, rbac.Fingerprint{}
+	})
+	ofBindings := differenceOf(bindings, u.DeletedBindings, u.Full, len(c.bindings), c.findBinding)
 	var changes *changes
 	if c.state.Known {
 		changes = x.changesOf(c)
 	}
-	x.setRoles(c, u, roles, changes)
-	x.setBindings(c, u, bindings, changes)
-	changes.addBound()
+	x.mu.Lock()
+	x.changeRoles(c, ofRoles, changes)
+	x.changeBindings(c, ofBindings, changes)
 	x.mu.Unlock()
+	changes.addBound()
+	x.changing.Unlock()
 	changes.publish(false)
 }
 
-func (x *Index) setRoles(c *cluster, u *Update, roles []newRole, changes *changes) {
-	now := make([]*role, len(roles))
-	for i := range roles {
-		now[i] = x.records.role(&roles[i])
-		if now[i].clusters.add(c.id) {
-			changes.role(now[i])
+// difference is what an Update changes in a sorted list of records.
+type difference[N any] struct {
+	// given are the new and changed objects, and at the positions of the records that they replace, or -1.
+	given []N
+	at    []int
+	// deleted are the positions of the deleted records.
+	deleted []int
+}
+
+// differenceOf compares the objects of an Update with a list of a length. find returns the position of a key in the list and
+// the fingerprint of the record there, or -1.
+func differenceOf[N interface{ id() identity }](given []N, deleted []rbac.Key, full bool, length int, find func(rbac.Key) (int, rbac.Fingerprint)) (d difference[N]) {
+	kept := newBitmap(length)
+	for _, object := range given {
+		id := object.id()
+		at, fingerprint := find(id.key)
+		if at >= 0 {
+			kept.add(uint32(at))
+		}
+		if at < 0 || fingerprint != id.fingerprint {
+			d.given, d.at = append(d.given, object), append(d.at, at)
 		}
 	}
+	if full {
+		for at := range length {
+			if !kept.has(uint32(at)) {
+				d.deleted = append(d.deleted, at)
+			}
+		}
+		return d
+	}
+	for _, key := range deleted {
+		if at, _ := find(key); at >= 0 {
+			d.deleted = append(d.deleted, at)
+		}
+	}
+	return d
+}
+
+func (x *Index) changeRoles(c *cluster, d difference[newRole], changes *changes) {
 	byNode := func(a, b *role) int { return cmp.Compare(a.node.id, b.node.id) }
-	slices.SortFunc(now, byNode)
-	var deleted []int
-	for _, key := range u.DeletedRoles {
-		if at, found := c.findRole(x.records.nodes[nodeKey{unique.Make(key.Namespace), unique.Make(key.Name)}]); found {
-			deleted = append(deleted, at)
-		}
-	}
-	c.roles = replace(c.roles, now, deleted, u.Full, byNode, func(r *role) {
+	c.roles = change(c.roles, d, byNode, func(given newRole) *role {
+		r := x.records.role(&given)
+		r.clusters.add(c.id)
+		changes.role(r)
+		return r
+	}, func(r *role) {
 		changes.role(r)
 		x.releaseRole(c, r)
 	})
 }
 
-func (x *Index) setBindings(c *cluster, u *Update, bindings []*newBinding, changes *changes) {
-	now := make([]*binding, len(bindings))
-	for i, b := range bindings {
-		now[i] = x.records.binding(b)
-		if now[i].clusters.add(c.id) {
-			changes.binding(now[i])
-		}
-	}
+func (x *Index) changeBindings(c *cluster, d difference[*newBinding], changes *changes) {
 	byKey := func(a, b *binding) int { return a.compare(b.namespace.Value(), b.name.Value()) }
-	slices.SortFunc(now, byKey)
-	var deleted []int
-	for _, key := range u.DeletedBindings {
-		at, found := slices.BinarySearchFunc(c.bindings, key, func(b *binding, key rbac.Key) int { return b.compare(key.Namespace, key.Name) })
-		if found {
-			deleted = append(deleted, at)
-		}
-	}
-	c.bindings = replace(c.bindings, now, deleted, u.Full, byKey, func(b *binding) {
+	c.bindings = change(c.bindings, d, byKey, func(given *newBinding) *binding {
+		b := x.records.binding(given)
+		b.clusters.add(c.id)
+		changes.binding(b)
+		return b
+	}, func(b *binding) {
 		changes.binding(b)
 		x.releaseBinding(c, b)
 	})
 }
 
-// replace returns a sorted list after a change, and releases the records that are no
-// longer in it. The new records are sorted and have different keys.
-func replace[T comparable](list, now []T, deleted []int, full bool, compare func(a, b T) int, release func(T)) []T {
-	if full {
-		for _, old := range list {
-			if at, found := slices.BinarySearchFunc(now, old, compare); !found || now[at] != old {
-				release(old)
-			}
+// change returns a sorted list after a change. record returns the new record of an object, and release releases an old one.
+func change[T comparable, N any](list []T, d difference[N], compare func(a, b T) int, record func(N) T, release func(T)) []T {
+	var added []T
+	for i, given := range d.given {
+		// It comes first, because the release of the last record of a name would change the order of the name.
+		now := record(given)
+		if at := d.at[i]; at < 0 {
+			added = append(added, now)
+		} else {
+			release(list[at])
+			list[at] = now
 		}
-		return now
 	}
 	var none T
-	for _, at := range deleted {
+	for _, at := range d.deleted {
 		release(list[at])
 		list[at] = none
 	}
-	if len(deleted) > 0 {
+	if len(d.deleted) > 0 {
 		list = slices.DeleteFunc(list, func(record T) bool { return record == none })
 	}
-	for _, record := range now {
-		at, found := slices.BinarySearchFunc(list, record, compare)
-		switch {
-		case !found:
-			list = slices.Insert(list, at, record)
-		case list[at] != record:
-			release(list[at])
-			list[at] = record
-		}
+	slices.SortFunc(added, compare)
+	// From the last one on, each moves the records behind it to their final positions.
+	end := len(list)
+	list = append(list, added...)
+	for i := len(added) - 1; i >= 0; i-- {
+		at, _ := slices.BinarySearchFunc(list[:end], added[i], compare)
+		copy(list[at+i+1:], list[at:end])
+		list[at+i], end = added[i], at
 	}
 	return list
 }
@@ -241,6 +278,15 @@ func (c *cluster) findRole(n *node) (int, bool) {
 		return 0, false
 	}
 	return slices.BinarySearchFunc(c.roles, n.id, func(r *role, id uint64) int { return cmp.Compare(r.node.id, id) })
+}
+
+// findBinding returns the position of the binding of a key on the cluster and its fingerprint, or -1.
+func (c *cluster) findBinding(key rbac.Key) (int, rbac.Fingerprint) {
+	at, found := slices.BinarySearchFunc(c.bindings, key, func(b *binding, key rbac.Key) int { return b.compare(key.Namespace, key.Name) })
+	if !found {
+		return -1, rbac.Fingerprint{}
+	}
+	return at, c.bindings[at].content
 }
 
 // changes collects the subjects that a change of one cluster concerns. A nil pointer collects nothing.

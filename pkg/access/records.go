@@ -198,11 +198,18 @@ func (x *records) deleteBucket(b *bucket) {
 	x.tidy(n)
 }
 
+// identity is the key of an object of an Update, and the fingerprint of its content.
+type identity struct {
+	key         rbac.Key
+	fingerprint rbac.Fingerprint
+}
+
+func (i identity) id() identity { return i }
+
 // newRole is a role of an Update.
 type newRole struct {
-	key         rbac.Key
-	rules       []rbacv1.PolicyRule
-	fingerprint rbac.Fingerprint
+	identity
+	rules []rbacv1.PolicyRule
 }
 
 // role returns the record of a role, which may have no cluster yet.
@@ -252,13 +259,12 @@ func (x *records) deleteRole(r *role) {
 
 // newBinding is a binding of an Update.
 type newBinding struct {
+	identity
 	*rbac.Binding
-	key         rbac.Key
-	fingerprint rbac.Fingerprint
 }
 
 func prepareBinding(key rbac.Key, given *Binding) *newBinding {
-	b := &newBinding{key: key, Binding: rbac.NewBinding(key.Namespace, given.RoleRef, given.Subjects)}
+	b := &newBinding{identity{key: key}, rbac.NewBinding(key.Namespace, given.RoleRef, given.Subjects)}
 	content := make(rbac.Content, 0, 256)
 	content.Add(key.Namespace, key.Name, b.Role.Kind, b.Role.Namespace, b.Role.Name)
 	for _, s := range b.Subjects {
