@@ -13,21 +13,24 @@ import (
 const maxReason = 512
 
 const (
-	// A cluster is read again at the earliest after pauseFactor times the duration of the previous read, but at most
-	// maxPause, so that a cluster whose RBAC is large and changes all the time takes little of the processor.
+	// A cluster is read again at the earliest after pauseFactor times the duration of the previous read and its update of
+	// the index, but at most maxPause, so that a cluster whose RBAC is large and changes all the time takes little of the
+	// processor.
 	pauseFactor = 20
 	maxPause    = 10 * time.Second
 )
 
 // cluster is the state of the feed for one cluster. Only the goroutine of Feed.Run uses it.
 type cluster struct {
-	// version is the version of the engine that the index includes for this cluster.
-	version uint64
+	// version is the version of the engine that the index includes for this cluster, and latest that of its last change.
+	version, latest uint64
 	// problem is the reason why the content is not used, and stale the reason why it is out of date. Both may be empty.
 	problem, stale   string
 	otherAuthorizers bool
-	// next is the earliest time of the next read. due is the time of the next read, or zero.
-	next, due time.Time
+	// since is the time of the first change that the index does not include, or zero. next is the earliest time of the next
+	// read, and took the duration of the last one.
+	since, next time.Time
+	took        time.Duration
 	// state is the state that the index has.
 	state access.State
 }
@@ -39,20 +42,30 @@ func (c *cluster) current() access.State {
 		return access.State{Reason: c.stale}
 	case c.problem != "":
 		return access.State{Reason: c.problem}
+	case !c.since.IsZero() && time.Since(c.since) > maxLag:
+		return access.State{Reason: behindReason}
 	}
 	return access.State{Known: true, OtherAuthorizers: c.otherAuthorizers}
 }
 
-// schedule makes the feed read the cluster again.
-func (c *cluster) schedule(now time.Time) {
-	if c.due = now; now.Before(c.next) {
-		c.due = c.next
+// finish changes the state after a read.
+func (c *cluster) finish(read *content, maxBytes int) {
+	c.version, c.took, c.problem = read.version, read.took, read.problem(maxBytes)
+	c.next = time.Now().Add(min(pauseFactor*c.took, maxPause))
+	if c.since = (time.Time{}); c.latest > c.version {
+		// The change was made while the cluster was read.
+		c.since = read.start
+	}
+	if c.problem == "" {
+		c.otherAuthorizers = read.report.OtherAuthorizers
 	}
 }
 
 // content is the content of a cluster at one version.
 type content struct {
 	cluster string
+	// owner is the state of the cluster for which it is read.
+	owner   *cluster
 	version uint64
 	update  *access.Update
 	// report is nil if the cluster reports no RBAC.
@@ -61,7 +74,9 @@ type content struct {
 	bytes int
 	// exceeds is true if the content exceeds a limit. The update is then incomplete.
 	exceeds bool
+	start   time.Time
 	took    time.Duration
+	err     error
 }
 
 // add adds a resource.

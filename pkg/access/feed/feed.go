@@ -3,14 +3,10 @@ package feed
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"runtime"
-	"slices"
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
@@ -26,9 +22,10 @@ const (
 	fetchTimeout = 10 * time.Second
 	// idle is the pause after a read without changes.
 	idle = 20 * time.Millisecond
-	// maxLag is the time after which a feed that does not reach the current version is behind.
+	// maxLag is the time after which a feed that does not reach the current version is behind, and a cluster is unknown whose
+	// change is not read.
 	maxLag = 15 * time.Second
-	// maxReads bounds the clusters that are read in parallel.
+	// maxReads bounds the clusters that are read in parallel. With fewer processors, there are fewer, but at least two.
 	maxReads = 4
 )
 
@@ -116,7 +113,7 @@ func (f *Feed) Run(ctx context.Context) {
 	}
 }
 
-// load reads all clusters, and returns the version after which changes must be followed.
+// load makes all clusters due, and returns the version after which changes must be followed.
 func (f *Feed) load(ctx context.Context) (uint64, error) {
 	start := time.Now()
 	position, err := f.config.Engine.Version(ctx)
@@ -126,77 +123,64 @@ func (f *Feed) load(ctx context.Context) (uint64, error) {
 	if err := f.readStates(ctx); err != nil {
 		return 0, err
 	}
-	names := slices.Collect(maps.Keys(f.clusters))
-	if err := f.read(ctx, names); err != nil {
-		return 0, err
+	for _, c := range f.clusters {
+		c.latest = 0
+		if c.since.IsZero() {
+			// Later changes may be lost.
+			c.since = f.reached
+		}
 	}
-	f.reached = time.Now()
-	klog.FromContext(ctx).Info("Read the roles and bindings of the fleet", "clusters", len(names), "duration", time.Since(start))
+	f.reached = start
 	return position, nil
 }
 
-// read reads clusters in parallel. Each is visible in the index as soon as it is read.
-func (f *Feed) read(ctx context.Context, names []string) error {
-	contents := make(chan *content)
-	readers, ctx := errgroup.WithContext(ctx)
-	readers.SetLimit(min(maxReads, runtime.GOMAXPROCS(0)))
-	go func() {
-		defer close(contents)
-		for _, name := range names {
-			readers.Go(func() error {
-				read, err := f.readOne(ctx, name)
-				if err == nil {
-					contents <- read
-				}
-				return err
-			})
-		}
-		_ = readers.Wait()
-	}()
-	for read := range contents {
-		f.replace(ctx, read)
-		f.lag()
-	}
-	return readers.Wait()
-}
-
-// readOne reads one cluster.
-func (f *Feed) readOne(ctx context.Context, name string) (*content, error) {
-	start := time.Now()
-	c := &content{cluster: name, update: access.NewUpdate(true)}
-	var err error
-	c.version, err = f.config.Engine.Internal(ctx, name, func(resource *search.Resource) error {
+// read reads one cluster. If its content can be used, it is in the index before read sends it.
+func (f *Feed) read(ctx context.Context, name string, owner *cluster, out chan<- *content) {
+	c := &content{cluster: name, owner: owner, start: time.Now(), update: access.NewUpdate(true)}
+	c.version, c.err = f.config.Engine.Internal(ctx, name, func(resource *search.Resource) error {
 		c.add(f.decoder, resource, f.maxBytes)
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read cluster %s: %w", name, err)
+	if c.err == nil {
+		reads.Inc()
+		if c.problem(f.maxBytes) == "" {
+			f.config.Index.Update(name, c.update)
+		}
 	}
-	reads.Inc()
-	c.took = time.Since(start)
-	return c, nil
+	c.took = time.Since(c.start)
+	select {
+	case out <- c:
+	case <-ctx.Done():
+	}
 }
 
-// replace replaces the content of a cluster in the index.
+// replace makes the state of a cluster that of its content.
 func (f *Feed) replace(ctx context.Context, read *content) {
 	c := f.clusters[read.cluster]
-	c.version, c.problem = read.version, read.problem(f.maxBytes)
-	c.next, c.due = time.Now().Add(min(pauseFactor*read.took, maxPause)), time.Time{}
+	switch {
+	case c == nil:
+		// The cluster was removed while it was read.
+		f.config.Index.Remove(read.cluster)
+		return
+	case c != read.owner:
+		return
+	case read.err != nil:
+		klog.FromContext(ctx).V(2).Info("Cannot read the roles and bindings of a cluster yet", "cluster", read.cluster, "err", read.err)
+		c.next = time.Now().Add(f.timing.tick)
+		return
+	}
+	c.finish(read, f.maxBytes)
 	if read.exceeds {
 		updates.WithLabelValues(resultRefused).Inc()
 		klog.FromContext(ctx).Info("The roles and bindings of a cluster are refused", "cluster", read.cluster, "reason", c.problem)
 	} else {
 		updates.WithLabelValues(resultApplied).Inc()
 	}
+	f.publish(read.cluster, c)
 	if c.problem != "" {
 		// The cluster is unknown before its content is gone.
-		f.publish(read.cluster, c)
 		f.config.Index.Update(read.cluster, access.NewUpdate(true))
-		return
 	}
-	c.otherAuthorizers = read.report.OtherAuthorizers
-	f.config.Index.Update(read.cluster, read.update)
-	f.publish(read.cluster, c)
 }
 
 // publish sets the state of a cluster in the index if it has changed.
@@ -218,14 +202,18 @@ type batch struct {
 	err     error
 }
 
-// follow applies the changes after a version, until ctx ends or the engine returns an error.
+// follow applies the changes after a version, and reads the clusters that they concern, until ctx ends or the engine returns
+// an error.
 func (f *Feed) follow(ctx context.Context, position uint64) error {
 	ctx, cancel := context.WithCancel(ctx)
-	batches := make(chan batch)
-	var reader sync.WaitGroup
-	defer reader.Wait()
+	batches, contents := make(chan batch), make(chan *content)
+	var running sync.WaitGroup
+	defer running.Wait()
 	defer cancel()
-	reader.Go(func() { f.fetch(ctx, position, batches) })
+	running.Go(func() { f.fetch(ctx, position, batches) })
+	reading, maxReading := sets.New[string](), max(2, min(maxReads, runtime.GOMAXPROCS(0)))
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -238,11 +226,28 @@ func (f *Feed) follow(ctx context.Context, position uint64) error {
 			if len(b.changes) < maxChanges {
 				f.reached = time.Now()
 			}
-		case <-time.After(f.pause()):
+		case read := <-contents:
+			reading.Delete(read.cluster)
+			f.replace(ctx, read)
+		case <-timer.C:
 		}
-		if err := f.periodic(ctx); err != nil {
-			return err
+		if !time.Now().Before(f.states) {
+			if err := f.readStates(ctx); err != nil {
+				return err
+			}
 		}
+		f.lag()
+		wait := f.timing.tick
+		for len(reading) < maxReading {
+			var name string
+			if name, wait = f.due(reading); name == "" {
+				break
+			}
+			reading.Insert(name)
+			owner := f.clusters[name]
+			running.Go(func() { f.read(ctx, name, owner, contents) })
+		}
+		timer.Reset(wait)
 	}
 }
 
@@ -271,7 +276,7 @@ func (f *Feed) fetch(ctx context.Context, after uint64, out chan<- batch) {
 	}
 }
 
-// apply schedules the reads that changes require.
+// apply notes the reads that changes require.
 func (f *Feed) apply(changes []search.Change) {
 	now := time.Now()
 	for i := range changes {
@@ -292,61 +297,44 @@ func (f *Feed) apply(changes []search.Change) {
 			}
 		}
 		if change.Version > c.version {
-			c.schedule(now)
+			c.latest = change.Version
+			if c.since.IsZero() {
+				c.since = now
+			}
 		}
 	}
 }
 
 // add adds a cluster, which may have reported before the version that is followed.
 func (f *Feed) add(name string) *cluster {
-	c := &cluster{problem: newReason, due: time.Now()}
+	c := &cluster{problem: newReason, since: time.Now()}
 	f.clusters[name] = c
 	return c
 }
 
-// pause returns the time until the next read or tick.
-func (f *Feed) pause() time.Duration {
-	pause, now := f.timing.tick, time.Now()
-	for _, c := range f.clusters {
-		if !c.due.IsZero() {
-			pause = min(pause, c.due.Sub(now))
-		}
-	}
-	return pause
-}
-
-// periodic reads the states and the clusters that are due.
-func (f *Feed) periodic(ctx context.Context) error {
+// due returns the next cluster to read, or "" and the time until there may be one. Clusters that take little time come
+// first, so that large ones delay them by no more than the reads that have begun.
+func (f *Feed) due(reading sets.Set[string]) (name string, wait time.Duration) {
 	now := time.Now()
-	if !now.Before(f.states) {
-		if err := f.readStates(ctx); err != nil {
-			return err
+	wait = f.timing.tick
+	var first *cluster
+	for other, c := range f.clusters {
+		switch {
+		case c.since.IsZero() || reading.Has(other):
+		case now.Before(c.next):
+			wait = min(wait, c.next.Sub(now))
+		case first == nil || c.took < first.took:
+			name, first = other, c
 		}
 	}
-	var due []string
-	for name, c := range f.clusters {
-		if !c.due.IsZero() && !now.Before(c.due) {
-			due = append(due, name)
-		}
-	}
-	if len(due) > 0 {
-		// Clusters that are not read because of an error stay due.
-		if err := f.read(ctx, due); err != nil {
-			return err
-		}
-	}
-	f.lag()
-	return nil
+	return name, wait
 }
 
-// lag makes all clusters unknown while the feed is behind.
+// lag makes clusters unknown whose changes have not been read for maxLag: all clusters if the feed is behind.
 func (f *Feed) lag() {
-	behind := !f.reached.IsZero() && time.Since(f.reached) > maxLag
-	if behind != f.behind {
-		f.behind = behind
-		for name, c := range f.clusters {
-			f.publish(name, c)
-		}
+	f.behind = !f.reached.IsZero() && time.Since(f.reached) > maxLag
+	for name, c := range f.clusters {
+		f.publish(name, c)
 	}
 }
 

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
@@ -40,9 +42,30 @@ type fleet struct {
 	index  *access.Index
 	// stop ends the feed.
 	stop func()
+	// begun counts the reads of the cluster held, which do not return while a test holds the lock.
+	begun atomic.Int64
+	hold  sync.RWMutex
 
 	mu     sync.Mutex
 	states map[string]ingest.State
+}
+
+const held = "held"
+
+// heldEngine is an engine that does not return from reads of the cluster held while a test holds them.
+type heldEngine struct {
+	*embedded.Engine
+	fleet *fleet
+}
+
+func (e heldEngine) Internal(ctx context.Context, cluster string, visit func(*search.Resource) error) (uint64, error) {
+	version, err := e.Engine.Internal(ctx, cluster, visit)
+	if cluster == held {
+		e.fleet.begun.Add(1)
+		e.fleet.hold.RLock()
+		defer e.fleet.hold.RUnlock()
+	}
+	return version, err
 }
 
 func newFleet(t *testing.T, changeLog int) *fleet {
@@ -59,7 +82,7 @@ func (f *fleet) open() {
 		f.t.Fatal(err)
 	}
 	f.engine, f.index = engine, access.New()
-	feed := New(Config{Engine: engine, Index: f.index, HubCluster: hub, States: f.list})
+	feed := New(Config{Engine: heldEngine{engine, f}, Index: f.index, HubCluster: hub, States: f.list})
 	feed.maxBytes = maxBytes
 	feed.timing = timing{tick: 10 * time.Millisecond, states: 20 * time.Millisecond}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -217,6 +240,56 @@ func TestChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.wants("c1", "alice", access.Unknown, "does not report")
+}
+
+// TestHeldRead checks that changes of other clusters take effect while a cluster is read, and that no change of it is lost.
+func TestHeldRead(t *testing.T) {
+	f := newFleet(t, 0)
+	f.report(held, true, grants(held))
+	f.wants(held, "alice", access.Allowed, "")
+	f.hold.Lock()
+	release := sync.OnceFunc(f.hold.Unlock)
+	defer release()
+	begun := f.begun.Load()
+	f.report(held, false, inventory.Sync{UpdateResources: []inventory.Resource{binding(held, "b", "bob")}})
+	await.True(t, "a read of the cluster has begun", func() bool { return f.begun.Load() > begun })
+	f.report(held, false, inventory.Sync{UpdateResources: []inventory.Resource{binding(held, "b", "carol")}})
+	f.report("c1", true, grants("c1"))
+	f.wants("c1", "alice", access.Allowed, "")
+	release()
+	f.wants(held, "carol", access.Allowed, "")
+	f.wants(held, "bob", access.Denied, "")
+}
+
+// TestDue checks that clusters that take little time are read first.
+func TestDue(t *testing.T) {
+	f, now := New(Config{}), time.Now()
+	f.clusters = map[string]*cluster{
+		"unchanged": {}, "large": {since: now, took: time.Second}, "small": {since: now, took: time.Millisecond}, "paused": {since: now, next: now.Add(time.Hour)},
+	}
+	reading := sets.New[string]()
+	for _, want := range []string{"small", "large", ""} {
+		if got, _ := f.due(reading); got != want {
+			t.Errorf("due(%v) = %q, want %q", sets.List(reading), got, want)
+		}
+		reading.Insert(want)
+	}
+}
+
+// TestLateRead checks that a cluster is unknown whose change has not been read for maxLag, and that others are known.
+func TestLateRead(t *testing.T) {
+	for name, test := range map[string]struct {
+		since time.Time
+		want  access.State
+	}{
+		"no change":     {time.Time{}, access.State{Known: true}},
+		"a new change":  {time.Now(), access.State{Known: true}},
+		"an old change": {time.Now().Add(-maxLag), access.State{Reason: behindReason}},
+	} {
+		if got := (&cluster{since: test.since}).current(); got != test.want {
+			t.Errorf("current() after %s = %+v, want %+v", name, got, test.want)
+		}
+	}
 }
 
 // TestUnknown checks which reports make a cluster unknown, and that they do not change what is known about another.
