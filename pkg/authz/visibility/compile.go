@@ -15,12 +15,12 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
-// What a managed cluster grants is bounded, so that no cluster makes searches of others expensive. A cluster that exceeds a
-// bound grants nothing.
+// What a managed cluster reports to grant is bounded, so that no cluster makes searches of others expensive. A cluster that
+// exceeds a bound grants nothing.
 const (
 	// maxGrants bounds the pairs of rules and a namespace.
 	maxGrants = 5000
-	// maxGrantBytes bounds the text of the rules.
+	// maxGrantBytes bounds the text of the different rules.
 	maxGrantBytes = 1 << 20
 )
 
@@ -47,9 +47,10 @@ func (p placedRules) compare(other placedRules) int {
 }
 
 // compile returns the permissions of subjects on each known cluster of an index that grants some, and those of the given
-// clusters that are not known.
-func compile(x *access.Index, subjects []rbac.Subject, clusters []string) (granted map[string]*compiled, unknown []string) {
+// clusters that are not known. If bounded is true, clusters that exceed a bound grant nothing.
+func compile(x *access.Index, subjects []rbac.Subject, clusters []string, bounded bool) (granted map[string]*compiled, unknown []string) {
 	var all []placedRules
+	sizes := map[*rbac.RuleSet]int{}
 	// positions are the rules that apply on each cluster.
 	positions := map[string][]int{}
 	unknown = x.Grants(subjects, clusters, func(namespace string, rules *rbac.RuleSet, clusters []string) {
@@ -60,6 +61,9 @@ func compile(x *access.Index, subjects []rbac.Subject, clusters []string) (grant
 			positions[cluster] = append(positions[cluster], len(all))
 		}
 		all = append(all, placedRules{namespace, rules})
+		if _, known := sizes[rules]; bounded && !known {
+			sizes[rules] = rules.Bytes()
+		}
 	})
 	granted = make(map[string]*compiled, len(positions))
 	// Many clusters have the same rules.
@@ -68,12 +72,15 @@ func compile(x *access.Index, subjects []rbac.Subject, clusters []string) (grant
 		key := fmt.Sprint(list)
 		if same[key] == nil {
 			rules := make([]placedRules, len(list))
-			size := 0
+			size, counted := 0, map[*rbac.RuleSet]bool{}
 			for i, at := range list {
 				rules[i] = all[at]
-				size += rules[i].Bytes()
+				if set := rules[i].RuleSet; !counted[set] {
+					counted[set] = true
+					size += sizes[set]
+				}
 			}
-			if cluster != onHub && (len(rules) > maxGrants || size > maxGrantBytes) {
+			if bounded && (len(rules) > maxGrants || size > maxGrantBytes) {
 				continue
 			}
 			same[key] = compileRules(rules)
@@ -114,7 +121,7 @@ func compileHub(hub *access.Index, identity user.Info) *allowed {
 	if slices.Contains(identity.GetGroups(), user.SystemPrivilegedGroup) {
 		return &allowed{hub: &grants{everything: true}, anyView: true}
 	}
-	granted, _ := compile(hub, hubSubjects(identity), nil)
+	granted, _ := compile(hub, hubSubjects(identity), nil, false)
 	c := granted[onHub]
 	if c == nil {
 		c = compileRules(nil)

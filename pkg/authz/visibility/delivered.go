@@ -217,7 +217,7 @@ func deliveredUpdate(manifests []workv1.Manifest) *access.Update {
 // ClusterPermissions have delivered while that is not known.
 func (d *delivered) compile(identity user.Info) map[string]*compiled {
 	subjects := ManagedSubjects(identity)
-	granted, _ := compile(d.index, subjects, nil)
+	granted, _ := compile(d.index, subjects, nil, false)
 	if d.compiler.config.Reported == nil {
 		return granted
 	}
@@ -225,7 +225,7 @@ func (d *delivered) compile(identity user.Info) map[string]*compiled {
 	for cluster := range granted {
 		clusters = append(clusters, cluster)
 	}
-	reported, unknown := compile(d.compiler.config.Reported, subjects, clusters)
+	reported, unknown := compile(d.compiler.config.Reported, subjects, clusters, true)
 	delete(reported, d.compiler.config.HubCluster)
 	for _, cluster := range unknown {
 		reported[cluster] = granted[cluster]

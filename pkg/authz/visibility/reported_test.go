@@ -200,8 +200,21 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata: {name: long}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: long}`+toAnn)
+	// The text of one role is short, but not that of all its bindings.
+	shared := append(slices.Clone(small), `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: shared}
+rules: [{apiGroups: [""], resources: [pods], resourceNames: [`+strings.Repeat("a", 8<<10)+`], verbs: [list]}]`)
+	for i := range 300 {
+		shared = append(shared, fmt.Sprintf(`
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: shared, namespace: n%d}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: shared}`+toAnn, i))
+	}
 	x := access.New()
-	for cluster, documents := range map[string][]string{"small": small, "many": many, "long": long} {
+	for cluster, documents := range map[string][]string{"small": small, "many": many, "long": long, "shared": shared} {
 		report(t, x, cluster, documents...)
 		x.SetState(cluster, access.State{Known: true})
 	}
@@ -210,7 +223,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: long}`+t
 	h := newHub(readsPods(t))
 	h.start(t, config)
 	scope := h.scope(t, ann)
-	for cluster, want := range map[string]bool{"small": true, "many": false, "long": false} {
+	for cluster, want := range map[string]bool{"small": true, "many": false, "long": false, "shared": true} {
 		if got := scope.Allows(objectIn(cluster, "pods", "apps", "x")); got != want {
 			t.Errorf("Allows() on cluster %s = %t, want %t", cluster, got, want)
 		}
