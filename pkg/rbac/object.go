@@ -21,9 +21,6 @@ type Object struct {
 // IsRole reports whether the object is a Role or a ClusterRole.
 func (o *Object) IsRole() bool { return o.Key.Kind == KindRole || o.Key.Kind == KindClusterRole }
 
-// Binding returns the binding as authorizers read it.
-func (o *Object) Binding() *Binding { return NewBinding(o.Key.Namespace, o.RoleRef, o.Subjects) }
-
 // FromTyped returns the Object of a typed role or binding, and false for any other
 // object.
 func FromTyped(obj any) (Object, bool) {
