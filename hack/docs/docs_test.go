@@ -18,6 +18,7 @@ var (
 	heading  = regexp.MustCompile(`(?m)^#{1,6} +(.+)$`)
 	notInURL = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 	code     = regexp.MustCompile("`([^`\n]+)`")
+	step     = regexp.MustCompile("(?m)^[0-9]+\\. `([^`]+\\.go)`: `(?:(\\w+)\\.)?(\\w+)`")
 	path     = regexp.MustCompile(`^(pkg|cmd|test|hack|artifacts|docs|examples|\.ci|\.github)(/[A-Za-z0-9_.,{}*-]+)*/?$`)
 )
 
@@ -95,6 +96,25 @@ func TestPaths(t *testing.T) {
 		}
 		if checked == 0 {
 			t.Errorf("%s: checked 0 paths, want at least 1", name)
+		}
+	}
+}
+
+// TestWalks checks that the functions of the walks exist.
+func TestWalks(t *testing.T) {
+	steps := step.FindAllStringSubmatch(documents(t)["docs/architecture.md"], -1)
+	if len(steps) == 0 {
+		t.Error("docs/architecture.md has 0 steps of walks, want at least 1")
+	}
+	for _, match := range steps {
+		receiver := ""
+		if match[2] != "" {
+			receiver = `\(\w+ \*?` + match[2] + `(\[[^)]*\])?\) `
+		}
+		function := regexp.MustCompile(`(?m)^func ` + receiver + match[3] + `[(\[]`)
+		source, err := os.ReadFile(filepath.Join(root, match[1]))
+		if err != nil || !function.Match(source) {
+			t.Errorf("docs/architecture.md: step %q: Match(%s) = false, error %v, want the function", match[0], function, err)
 		}
 	}
 }

@@ -31,7 +31,7 @@ const (
 )
 
 // connectEtcd returns connections to every etcd in which rows are stored. The first is the one without
-// --etcd-servers-overrides. If direct is true, they do not use the dialer of the stores.
+// --etcd-servers-overrides. If direct is true, the clients of single members do not use the dialer of the stores.
 func connectEtcd(rows []definition.Resource, getter generic.RESTOptionsGetter, direct bool) (*etcd.Clusters, error) {
 	// No resource has an empty name, so these are the options without overrides.
 	common, err := getter.GetRESTOptions(schema.GroupResource{}, nil)
@@ -39,9 +39,6 @@ func connectEtcd(rows []definition.Resource, getter generic.RESTOptionsGetter, d
 		return nil, fmt.Errorf("storage: %w", err)
 	}
 	transport := common.StorageConfig.Transport
-	if direct {
-		transport.EgressLookup = nil
-	}
 	clusters := [][]string{transport.ServerList}
 	for _, row := range rows {
 		for _, name := range row.InStorage() {
@@ -55,7 +52,7 @@ func connectEtcd(rows []definition.Resource, getter generic.RESTOptionsGetter, d
 			}
 		}
 	}
-	return etcd.Connect(transport, common.StorageConfig.Prefix, clusters)
+	return etcd.Connect(transport, common.StorageConfig.Prefix, clusters, direct)
 }
 
 // storedVersions returns the versions in which rows are stored. It includes rows that the server does not serve, because a

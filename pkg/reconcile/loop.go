@@ -67,6 +67,8 @@ type Loop struct {
 	// StuckTimeout is the time after which a worker that does not return is reported as stuck. It
 	// defaults to twice Timeout.
 	StuckTimeout time.Duration
+	// Dispensable is true if the program works without the loop. Then only the metric and the log report stuck workers.
+	Dispensable bool
 	// FirstRetry and LastRetry bound the backoff.
 	FirstRetry, LastRetry time.Duration
 	// Clock measures the delays. It defaults to the real clock.
@@ -111,8 +113,8 @@ var ErrOutdated = errors.New("the object was changed by another writer")
 // watchdogs contains the watchdogs of the running loops.
 var watchdogs sync.Map
 
-// Stuck returns an error that names the objects from which workers of any loop do not return, or
-// nil if there are none.
+// Stuck returns an error that names the objects from which workers do not return, or nil if there are none. Dispensable
+// loops do not count.
 func Stuck() error {
 	var errs []error
 	watchdogs.Range(func(dog, _ any) bool {
@@ -221,7 +223,9 @@ func (l *Loop) Run(ctx context.Context) {
 	defer utilruntime.HandleCrashWithContext(ctx)
 	q := l.newQueue()
 	l.queue.Store(q)
-	watchdogs.Store(q.watchdog, nil)
+	if !l.Dispensable {
+		watchdogs.Store(q.watchdog, nil)
+	}
 	var running sync.WaitGroup
 	defer func() {
 		q.ShutDown()

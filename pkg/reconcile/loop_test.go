@@ -167,34 +167,44 @@ func TestStuck(t *testing.T) {
 	q.ShutDown()
 }
 
-// TestHangingWorkerIsReported checks that a worker has a context of 30 seconds, and is reported if it has not returned after 60.
+// TestHangingWorkerIsReported checks that a worker has a context of 30 seconds, and is reported if it has not returned after
+// 60, by Stuck only if the loop is not dispensable.
 func TestHangingWorkerIsReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		began, returns := time.Now(), make(chan struct{})
-		l := &Loop{Name: t.Name(), Initial: keys("a", 1), Reconcile: func(ctx context.Context, _ cache.ObjectName) (time.Duration, error) {
-			<-ctx.Done()
-			if after := time.Since(began); after != 30*time.Second {
-				t.Errorf("the context of a worker ended after %s, want 30s", after)
-			}
-			<-returns
-			return 0, nil
-		}}
-		ctx, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { l.Run(ctx) })
-		time.Sleep(59 * time.Second)
-		if err := l.Stuck(); err != nil {
-			t.Errorf("Stuck() after 59s = %v, want nil", err)
+	for _, dispensable := range []bool{false, true} {
+		t.Run(fmt.Sprintf("dispensable=%t", dispensable), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { checkHangingWorker(t, dispensable) })
+		})
+	}
+}
+
+func checkHangingWorker(t *testing.T, dispensable bool) {
+	began, returns := time.Now(), make(chan struct{})
+	l := &Loop{Name: t.Name(), Initial: keys("a", 1), Dispensable: dispensable, Reconcile: func(ctx context.Context, _ cache.ObjectName) (time.Duration, error) {
+		<-ctx.Done()
+		if after := time.Since(began); after != 30*time.Second {
+			t.Errorf("the context of a worker ended after %s, want 30s", after)
 		}
-		time.Sleep(3 * time.Second)
-		if err := l.Stuck(); err == nil {
-			t.Error("Stuck() after 62s = nil, want an error")
-		}
-		close(returns)
-		synctest.Wait()
-		cancel()
-		running.Wait()
-	})
+		<-returns
+		return 0, nil
+	}}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { l.Run(ctx) })
+	time.Sleep(59 * time.Second)
+	if err := l.Stuck(); err != nil {
+		t.Errorf("Stuck() after 59s = %v, want nil", err)
+	}
+	time.Sleep(3 * time.Second)
+	if err := l.Stuck(); err == nil {
+		t.Error("Stuck() after 62s = nil, want an error")
+	}
+	if err := Stuck(); (err == nil) != dispensable {
+		t.Errorf("Stuck() of all loops after 62s = %v, want an error if the loop is not dispensable", err)
+	}
+	close(returns)
+	synctest.Wait()
+	cancel()
+	running.Wait()
 }
 
 // TestRequeueAfterKeepsTheBackoff checks that RequeueAfter is not a failure, and keeps the count of

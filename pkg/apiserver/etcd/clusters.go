@@ -38,13 +38,17 @@ type Clusters struct {
 	members map[string]*clientv3.Client
 }
 
-// Connect returns connections to etcd clusters, each with the URLs of its members. It does not wait for them. The caller
-// must call Close.
-func Connect(config storagebackend.TransportConfig, prefix string, clusters [][]string) (*Clusters, error) {
+// Connect returns connections to etcd clusters, each with the URLs of its members. It does not wait for them. If direct is
+// true, the clients of single members do not use the dialer of config. The caller must call Close.
+func Connect(config storagebackend.TransportConfig, prefix string, clusters [][]string, direct bool) (*Clusters, error) {
 	c := &Clusters{root: path.Join("/", prefix), members: map[string]*clientv3.Client{}}
 	soon := grpc.WithConnectParams(grpc.ConnectParams{
 		Backoff: backoff.Config{BaseDelay: memberBackoff, MaxDelay: memberBackoff, Multiplier: 1}, MinConnectTimeout: memberConnect,
 	})
+	memberConfig := config
+	if direct {
+		memberConfig.EgressLookup = nil
+	}
 	for _, servers := range clusters {
 		client, err := newClient(config, servers)
 		if err != nil {
@@ -52,7 +56,7 @@ func Connect(config storagebackend.TransportConfig, prefix string, clusters [][]
 		}
 		c.clients = append(c.clients, client)
 		for _, member := range servers {
-			if c.members[member], err = newClient(config, []string{member}, soon); err != nil {
+			if c.members[member], err = newClient(memberConfig, []string{member}, soon); err != nil {
 				delete(c.members, member)
 				return nil, errors.Join(err, c.Close())
 			}

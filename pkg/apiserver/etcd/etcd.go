@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.etcd.io/etcd/client/pkg/v3/logutil"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
 	"k8s.io/klog/v2"
 )
 
@@ -65,6 +67,9 @@ type Server struct {
 	snapshots Schedule
 	link      string // to the socket in tempDir, in the data directory
 	storageID string
+	// logLevel is the level of the log of etcd. It is above errors before the first write and during a stop, because etcd
+	// then logs errors that are none: a missing storage version, and its own listeners.
+	logLevel zap.AtomicLevel
 }
 
 // Start starts etcd and waits until it serves. It returns an error if it cannot open the data or another
@@ -75,7 +80,7 @@ func Start(ctx context.Context, options Options) (*Server, error) {
 	if err := os.MkdirAll(options.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	s := &Server{dataDir: options.DataDir, snapshots: options.Snapshots}
+	s := &Server{dataDir: options.DataDir, snapshots: options.Snapshots, logLevel: zap.NewAtomicLevelAt(zap.PanicLevel)}
 	var err error
 	if s.lock, err = lock(ctx, options.DataDir); err != nil {
 		return nil, err
@@ -121,7 +126,7 @@ func (s *Server) config(options Options) *embed.Config {
 	config := embed.NewConfig()
 	config.Name = memberName
 	config.Dir = options.DataDir
-	config.LogLevel = "warn"
+	config.ZapLoggerBuilder = s.setLogger
 	// A single member must not listen for peers: every user of the machine could connect and write to
 	// the log, because etcd opens the unix socket for peers in the abstract namespace without an owner.
 	config.ListenPeerUrls = nil
@@ -143,6 +148,17 @@ func (s *Server) config(options Options) *embed.Config {
 	return config
 }
 
+// setLogger makes etcd log to the standard error at the level of s.
+func (s *Server) setLogger(config *embed.Config) error {
+	settings := logutil.DefaultZapLoggerConfig
+	settings.Level = s.logLevel
+	logger, err := settings.Build()
+	if err != nil {
+		return fmt.Errorf("log: %w", err)
+	}
+	return embed.NewZapLoggerBuilder(logger)(config)
+}
+
 // Endpoint returns the URL for clients in this process.
 func (s *Server) Endpoint() string { return "unix://" + s.socket }
 
@@ -161,6 +177,7 @@ func (s *Server) Stop() {
 		s.client = nil
 	}
 	if s.etcd != nil {
+		s.logLevel.SetLevel(zap.PanicLevel)
 		s.etcd.Close()
 		s.etcd = nil
 	}

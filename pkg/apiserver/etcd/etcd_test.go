@@ -9,6 +9,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"go.uber.org/zap"
+
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 const quotaBytes = 64 << 20
@@ -67,6 +71,30 @@ func TestListensOnItsOwnSocketOnly(t *testing.T) {
 		if address, ok := listener.Addr().(*net.UnixAddr); !ok || address.Name != server.socket {
 			t.Errorf("listener = %v, want %s", listener.Addr(), server.socket)
 		}
+	}
+}
+
+// TestLogsNoErrors checks that a healthy etcd logs no errors from its first start to its stop, and that the log is enabled
+// in between.
+func TestLogsNoErrors(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stderr := os.Stderr
+	os.Stderr = file
+	t.Cleanup(func() { os.Stderr = stderr })
+	server := start(t, filepath.Join(t.TempDir(), "data"))
+	await.True(t, "the log is enabled", func() bool {
+		if _, err := server.observe(t.Context()); err != nil {
+			t.Error(err)
+		}
+		return server.logLevel.Enabled(zap.WarnLevel)
+	})
+	server.Stop()
+	logged, err := os.ReadFile(file.Name())
+	if err != nil || strings.Contains(string(logged), `"level":"error"`) {
+		t.Errorf("log = %s, %v, want no errors", logged, err)
 	}
 }
 

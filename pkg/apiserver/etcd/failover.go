@@ -112,8 +112,8 @@ func (f *Failover) disconnect(address string) int {
 	return len(conns)
 }
 
-// Run probes the members of the etcd clusters until ctx ends. The clusters must not use the dialer of f. Run calls isolated
-// when the last member of one of the clusters has stopped responding.
+// Run probes the members of the etcd clusters until ctx ends. Connect must have made the clients of members direct. Run calls
+// isolated when the last member of one of the clusters has stopped responding.
 func (f *Failover) Run(ctx context.Context, clusters *Clusters, isolated func()) {
 	failures := map[string]int{}
 	alone := make([]int, len(clusters.clients))

@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 )
@@ -41,11 +42,15 @@ func (s *Server) Maintain(ctx context.Context) {
 	}, observationPeriod, 0.1, true)
 }
 
-// observe updates the metrics of the database. It reports whether the database needs a defragmentation.
+// observe updates the metrics of the database, and enables the log of etcd. It reports whether the database needs a
+// defragmentation.
 func (s *Server) observe(ctx context.Context) (bool, error) {
 	status, err := s.client.Status(ctx, s.Endpoint())
 	if err != nil {
 		return false, fmt.Errorf("status: %w", err)
+	}
+	if status.StorageVersion != "" {
+		s.logLevel.SetLevel(zap.WarnLevel)
 	}
 	outOfSpace, err := s.alarms(ctx)
 	if err != nil {

@@ -63,6 +63,7 @@ func (s *Server) SaveSnapshots(ctx context.Context) {
 	loop := reconcile.Loop{
 		Name: "embedded-etcd-snapshots", Initial: []cache.ObjectName{{Name: s.snapshots.Dir}},
 		Timeout: snapshotDeadline, FirstRetry: firstSnapshotRetry, LastRetry: lastSnapshotRetry,
+		Dispensable: true, // a directory on a network file system that hangs must not make the server unready
 		Reconcile: func(ctx context.Context, _ cache.ObjectName) (time.Duration, error) {
 			last, err := s.snapshots.observe()
 			if left := time.Until(last.Add(s.snapshots.Interval)); err == nil && left > 0 {

@@ -48,7 +48,7 @@ func (m member) serve(t *testing.T) string {
 // connect returns connections to clusters that are closed when the test ends.
 func connect(t *testing.T, clusters ...[]string) *Clusters {
 	t.Helper()
-	out, err := Connect(storagebackend.TransportConfig{}, prefix, clusters)
+	out, err := Connect(storagebackend.TransportConfig{}, prefix, clusters, false)
 	if err != nil {
 		t.Fatal(err)
 	}

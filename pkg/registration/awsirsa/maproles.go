@@ -105,7 +105,12 @@ func addMapping(text string, wanted mapping) (string, error) {
 		return "", err
 	}
 	if list.sequence == nil {
-		return list.comments + string(block), nil
+		list.values = []any{wanted.value()}
+		comments := strings.TrimSpace(list.comments)
+		if comments != "" {
+			comments += "\n"
+		}
+		return list.checked(comments + string(block))
 	}
 	list.remove(wanted.RoleARN)
 	added := &yaml.Node{}
@@ -142,7 +147,7 @@ func (l *roleList) remove(roleARN string) {
 	l.sequence.Content, l.values = nodes, values
 }
 
-// encode encodes the list with its comments. It returns an error if that would change the meaning of the entries.
+// encode encodes the list with its comments.
 func (l *roleList) encode() (string, error) {
 	l.sequence.Style = 0
 	var out bytes.Buffer
@@ -151,9 +156,14 @@ func (l *roleList) encode() (string, error) {
 	if err := errors.Join(encoder.Encode(l.document), encoder.Close()); err != nil {
 		return "", err
 	}
-	encoded, err := parseRoles(out.String())
-	if err != nil || len(encoded.values) != len(l.values) || len(l.values) > 0 && !reflect.DeepEqual(encoded.values, l.values) {
+	return l.checked(out.String())
+}
+
+// checked returns a text, or an error if it does not contain the entries of the list.
+func (l *roleList) checked(text string) (string, error) {
+	parsed, err := parseRoles(text)
+	if err != nil || len(parsed.values) != len(l.values) || len(l.values) > 0 && !reflect.DeepEqual(parsed.values, l.values) {
 		return "", errors.New("it would mean something else afterwards")
 	}
-	return out.String(), nil
+	return text, nil
 }

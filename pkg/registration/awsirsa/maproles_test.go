@@ -26,6 +26,8 @@ func TestAddMapping(t *testing.T) {
 		"an empty list":              {"[]\n", entry},
 		"null":                       {"null\n", entry},
 		"only comments":              {"# none\n", "# none\n" + entry},
+		"comments without a newline": {"# managed by\n  # terraform", "# managed by\n  # terraform\n" + entry},
+		"only spaces":                {"  ", entry},
 		"after others":               {nodes + people, nodes + people + entry},
 		"without an end of line":     {strings.TrimSuffix(nodes, "\n"), nodes + entry},
 		"indented":                   {indented(nodes), nodes + entry},

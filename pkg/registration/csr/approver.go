@@ -241,7 +241,10 @@ func (a *Approver) settle(ctx context.Context, name string, requests []*certific
 			d = judge(in)
 		}
 		switch d.verdict {
-		case verdictIgnore, verdictWait, verdictReview:
+		case verdictIgnore:
+			klog.FromContext(ctx).Info("Ignored a certificate request", "request", request.Name, "cluster", name,
+				"requester", request.Spec.Username, "reason", d.reason, "message", d.message)
+		case verdictWait, verdictReview:
 			klog.FromContext(ctx).V(2).Info("A certificate request stays pending", "request", request.Name, "cluster", name, "reason", d.reason, "message", d.message)
 			if d.renewal && d.reason == reasonMayNotRenew {
 				again = reviewPeriod
