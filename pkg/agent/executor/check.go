@@ -220,6 +220,9 @@ func (c *check) rulesIn(ctx context.Context, namespace string) ([]rbacv1.PolicyR
 		review.Spec.Namespace = everywhere
 	}
 	review, err := c.rules.Create(ctx, review, metav1.CreateOptions{})
+	if apierrors.IsForbidden(err) {
+		return nil, &work.Refusal{Message: ownRulesText(c.name, err)}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading its rules: %w", err)
 	}

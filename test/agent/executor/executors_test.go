@@ -143,13 +143,14 @@ func TestExecutorsDoNotShareClients(t *testing.T) {
 }
 
 // TestAgentWithoutImpersonate checks that an agent that is not allowed to impersonate refuses the
-// ManifestWork, and that the refusal contains the missing rule.
+// ManifestWork, and that the refusal contains the missing rule, also if the rules of the executor are
+// needed to check a Role.
 func TestAgentWithoutImpersonate(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.allow(f.namespace, writeConfig)
+	f.allow(f.namespace, writeConfig, writeRBAC, getPods)
 	config, allow := f.agent(append(review, writeConfig)...)
-	executors, request := f.executors(config), f.request(workv1.UpdateStrategyTypeUpdate, configMap)
+	executors, request := f.executors(config), f.request(workv1.UpdateStrategyTypeUpdate, configMap, podRole)
 	refusal := f.refused(executors, request)
 	const rule = `{apiGroups: [""], resources: [serviceaccounts], resourceNames: [deployer], verbs: [impersonate]}`
 	for _, want := range []string{"the agent cannot impersonate the executor " + f.executor.String(), rule} {
