@@ -18,8 +18,9 @@ import (
 
 const (
 	// admittedFor is the time after which permissions are checked again even if nothing is written.
-	// With jitter, a lost permission is reported after a minute at most.
-	admittedFor = 35 * time.Second
+	// With the jitter of half of it and the age of answers, a lost permission is reported after a minute
+	// at most.
+	admittedFor = 30 * time.Second
 	// firstRecheck is the delay after which a refused ManifestWork is checked again. The delays grow
 	// to admittedFor.
 	firstRecheck = time.Second
@@ -33,13 +34,19 @@ func (p *pass) admit(ctx context.Context) (dynamic.Interface, error) {
 	targets := targets(p.work, p.items)
 	known := p.st.admitted
 	if known.client != nil && known.generation == p.work.Generation && known.executor == executor && known.targets == len(targets) && p.started.Before(known.until) {
+		p.soon(known.until.Sub(p.started))
 		return known.client, nil
 	}
 	client, err := p.executors.Admit(ctx, AdmitRequest{Work: p.work, Targets: targets})
 	p.st.admitted, p.checked = admission{}, true
-	if err == nil && named {
+	if !named {
+		return client, err
+	}
+	p.soon(admittedFor)
+	p.st.admitted.until = p.now().Add(admittedFor)
+	if err == nil {
 		p.st.refused = time.Time{}
-		p.st.admitted = admission{client: client, generation: p.work.Generation, executor: executor, targets: len(targets), until: p.now().Add(admittedFor)}
+		p.st.admitted = admission{client: client, generation: p.work.Generation, executor: executor, targets: len(targets), until: p.st.admitted.until}
 	}
 	return client, err
 }

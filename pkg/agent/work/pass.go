@@ -82,7 +82,7 @@ func (c *Controller) apply(ctx context.Context, key cache.ObjectName, work *work
 		c.loop.Forget(key)
 	}
 	c.endWait(key, st)
-	executor, named := ExecutorOf(work)
+	executor, _ := ExecutorOf(work)
 	if st.executor != executor {
 		// The new executor may lack permissions that the previous one had.
 		st.executor, st.items = executor, map[decide.ObjectID]*itemState{}
@@ -96,9 +96,6 @@ func (c *Controller) apply(ctx context.Context, key cache.ObjectName, work *work
 		Controller: c, key: key, st: st, work: work, items: items, roles: decide.RolesOf(items), started: c.now(),
 		results: make([]status.Result, len(items)), again: resyncPeriod, budget: bounded.NewBudget(),
 		frozen: decide.WorkComplete(work, items), uids: map[decide.ObjectID]types.UID{}, checked: st.cut,
-	}
-	if named {
-		p.soon(admittedFor)
 	}
 	client, err := p.admit(ctx)
 	var refusal *Refusal
