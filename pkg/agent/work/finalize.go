@@ -19,8 +19,8 @@ import (
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
-// settleTime is the time for which the managed cluster may still complete a write whose response did
-// not arrive. It is the default of --request-timeout of API servers.
+// settleTime is the time for which the managed cluster may still complete a write whose result is
+// uncertain. It is the default of --request-timeout of API servers.
 const settleTime = time.Minute
 
 func (c *Controller) unsettled(st *workState) bool {

@@ -203,7 +203,7 @@ func (p *pass) request(ctx context.Context, t *apply.Task, frozen bool) (*unstru
 
 // failing records the failure of a request.
 func (p *pass) failing(ctx context.Context, err error) {
-	if p.writing && isConnectionError(err) {
+	if p.writing && uncertain(err) {
 		p.st.unsettled = p.now()
 	}
 	if ctx.Err() == nil && retryable(err) {

@@ -49,7 +49,7 @@ type workState struct {
 	confirmed bool
 	// executor is the executor of the last pass. It is empty if the ManifestWork names no executor.
 	executor types.NamespacedName
-	// unsettled is the time of the last write whose response did not arrive. The managed cluster may
+	// unsettled is the time of the last write whose result is uncertain. The managed cluster may
 	// complete such a write later.
 	unsettled time.Time
 	// round is the number of passes; a pass in several slices counts once. cut is true if the last
