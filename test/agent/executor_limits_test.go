@@ -1,8 +1,10 @@
 package agent_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,6 +13,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -188,4 +191,72 @@ func testRefusedReviewError(t *testing.T, c *cluster) {
 	if values := work.Status.ResourceStatus.Manifests[0].StatusFeedbacks.Values; len(values) != 1 || *values[0].Value.String != "one" {
 		t.Errorf("feedback = %+v, want one", values)
 	}
+}
+
+// testRevokedMidway checks that a pass stops at the first request that the cluster refuses because the
+// executor has lost its permissions, although a quota has refused an earlier one.
+func testRevokedMidway(t *testing.T, c *cluster) {
+	c.grant("configmaps", allVerbs)
+	var revoked sync.Once
+	var later atomic.Int32
+	c.onExchange(func(request *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
+		if request.Method != http.MethodPost || !c.aboutConfigMaps(seen{path: request.URL.Path}) {
+			return send()
+		}
+		body, err := io.ReadAll(request.Body)
+		if err != nil {
+			return nil, err
+		}
+		request.Body = io.NopCloser(bytes.NewReader(body))
+		object := &corev1.ConfigMap{}
+		if err := json.Unmarshal(body, object); err != nil {
+			return nil, err
+		}
+		switch object.Name {
+		case "a":
+			return &http.Response{
+				StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": []string{"application/json"}}, Request: request,
+				Body: io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"configmaps \"a\" is forbidden: exceeded quota: q","reason":"Forbidden","code":403}`)),
+			}, nil
+		case "b":
+			revoked.Do(func() { err = c.revokeNow(request.Context()) })
+			if err != nil {
+				return nil, err
+			}
+		case "c":
+			later.Add(1)
+		}
+		return send()
+	})
+	c.run()
+	name := c.create("", c.actsAs(), configMap("a", "one"), configMap("b", "one"), configMap("c", "one"))
+	work := c.condition(name, workv1.WorkApplied, metav1.ConditionFalse)
+	for i := range 3 {
+		if message := appliedOf(work, i).Message; !strings.Contains(message, "the executor "+c.name+"/worker cannot get, create") {
+			t.Errorf("message of manifest %d = %q, want the permissions that the executor lacks", i, message)
+		}
+	}
+	if got := later.Load(); got != 0 {
+		t.Errorf("requests that create c after the cluster has refused b = %d, want 0", got)
+	}
+	c.onExchange(nil)
+	c.delete(name)
+	c.gone(name)
+}
+
+// revokeNow removes the permissions of the executor, and returns when the cluster denies them.
+func (c *cluster) revokeNow(ctx context.Context) error {
+	if err := c.kube.RbacV1().RoleBindings(c.name).Delete(ctx, "worker", metav1.DeleteOptions{}); err != nil {
+		return err
+	}
+	return await.Poll(ctx, func(ctx context.Context) error {
+		review, err := c.kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:               "system:serviceaccount:" + c.name + ":worker",
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "create", Version: "v1", Resource: "configmaps", Namespace: c.name},
+		}}, metav1.CreateOptions{})
+		if err == nil && review.Status.Allowed {
+			err = errors.New("the executor is still allowed to create ConfigMaps")
+		}
+		return err
+	})
 }

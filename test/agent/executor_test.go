@@ -37,6 +37,7 @@ var executorTests = map[string]func(*testing.T, *cluster){
 	"never-deleted":        testNeverDeleted,
 	"cut-off-write":        testCutOffWrite,
 	"refused-review-error": testRefusedReviewError,
+	"revoked-midway":       testRevokedMidway,
 	"fairness":             testFairness,
 	"time-slice":           testTimeSlice,
 }

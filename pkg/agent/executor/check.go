@@ -28,11 +28,13 @@ type check struct {
 	delivered map[rbac.Key]*grant
 	// held contains the rules of the executor by namespace, as far as they are known.
 	held map[string][]rbacv1.PolicyRule
+	// live contains the roles on the cluster that the check has read. A role that does not exist is nil.
+	live map[rbac.Key]*content
 }
 
 // judge returns the messages for all targets for which the executor lacks permissions, by ordinal.
 func (c *check) judge(ctx context.Context, targets []work.Target) (map[int]string, error) {
-	c.delivered, c.held = map[rbac.Key]*grant{}, map[string][]rbacv1.PolicyRule{}
+	c.delivered, c.held, c.live = map[rbac.Key]*grant{}, map[string][]rbacv1.PolicyRule{}, map[rbac.Key]*content{}
 	grants := make([]*grant, len(targets))
 	unreadable := make([]error, len(targets))
 	for i, target := range targets {
@@ -148,8 +150,8 @@ func (c *check) judgeGrant(ctx context.Context, g *grant, applicable bool) (*gra
 	}
 	// A change of a role that currently aggregates rules requires all rules that it may have
 	// aggregated.
-	live, _, err := c.role(ctx, g.key)
-	if err != nil || !live.aggregates() {
+	live, err := c.role(ctx, g.key)
+	if err != nil || live == nil || !live.aggregates() {
 		return nil, err
 	}
 	missing.aggregated = true
@@ -181,28 +183,42 @@ func (c *check) wanted(ctx context.Context, g *grant) ([]rbacv1.PolicyRule, bool
 	if !c.looksUp(g) {
 		return source.offers(), true, nil
 	}
-	live, exists, err := c.role(ctx, g.key)
-	if err == nil && !exists && source != nil {
+	live, err := c.role(ctx, g.key)
+	switch {
+	case err != nil:
+		return nil, false, err
+	case live != nil:
+		return live.Rules, true, nil
+	case source != nil:
 		return source.offers(), true, nil
 	}
-	return live.Rules, exists, err
+	return nil, false, nil
 }
 
-// role returns a role on the cluster, and reports whether it exists.
-func (c *check) role(ctx context.Context, key rbac.Key) (content, bool, error) {
+// role returns a role on the cluster, or nil if it does not exist. It reads each role once, because a
+// ManifestWork may contain many bindings to the same role.
+func (c *check) role(ctx context.Context, key rbac.Key) (*content, error) {
+	if known, read := c.live[key]; read {
+		return known, nil
+	}
 	resource := rbacv1.SchemeGroupVersion.WithResource(roles)
 	if key.Kind == rbac.KindClusterRole {
 		resource = rbacv1.SchemeGroupVersion.WithResource(clusterRoles)
 	}
 	live, err := c.config.Own.Resource(resource).Namespace(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return content{}, false, nil
+		c.live[key] = nil
+		return nil, nil
 	}
 	if err != nil {
-		return content{}, false, fmt.Errorf("reading %s: %w", key, err)
+		return nil, fmt.Errorf("reading %s: %w", key, err)
 	}
 	role, err := contentOf(live)
-	return role, true, err
+	if err != nil {
+		return nil, err
+	}
+	c.live[key] = &role
+	return &role, nil
 }
 
 // everywhere is the namespace of which the executor's rules are its cluster-wide rules. It is not a
@@ -220,6 +236,9 @@ func (c *check) rulesIn(ctx context.Context, namespace string) ([]rbacv1.PolicyR
 		review.Spec.Namespace = everywhere
 	}
 	review, err := c.rules.Create(ctx, review, metav1.CreateOptions{})
+	if apierrors.IsForbidden(err) {
+		return nil, &work.Refusal{Message: ownRulesText(c.name, err)}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading its rules: %w", err)
 	}

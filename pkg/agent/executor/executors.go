@@ -108,7 +108,7 @@ func (e *Executors) Admit(ctx context.Context, request work.AdmitRequest) (dynam
 	impersonation := authorizationv1.ResourceAttributes{Verb: "impersonate", Version: "v1", Resource: "serviceaccounts", Namespace: name.Namespace, Name: name.Name}
 	decisions, err := e.reviews.decide(ctx, a, agentItself, []authorizationv1.ResourceAttributes{impersonation}, request.Fresh)
 	if apierrors.IsForbidden(err) {
-		return nil, &work.Refusal{Message: agentText(name, err)}
+		return nil, &work.Refusal{Message: agentText(name, err, reviewItself)}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("executor %s: %w", name, err)
@@ -120,7 +120,7 @@ func (e *Executors) Admit(ctx context.Context, request work.AdmitRequest) (dynam
 	c := &check{Executors: e, account: a, fresh: request.Fresh}
 	denied, err := c.judge(ctx, request.Targets)
 	if apierrors.IsForbidden(err) {
-		return nil, &work.Refusal{Message: agentText(name, err)}
+		return nil, &work.Refusal{Message: agentText(name, err, reviewOthers, readRoles)}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("executor %s: %w", name, err)
@@ -136,10 +136,27 @@ func (e *Executors) Admit(ctx context.Context, request work.AdmitRequest) (dynam
 	return a.client, nil
 }
 
+// Rules that the agent needs to check the permissions of executors, and that executors need to read
+// their own. Clusters grant reviews of the caller itself to all users, unless an administrator removes that.
+var (
+	reviewItself = reviewRule("selfsubjectaccessreviews")
+	reviewOthers = reviewRule("subjectaccessreviews")
+	readOwnRules = reviewRule("selfsubjectrulesreviews")
+	readRoles    = rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{roles, clusterRoles}, Verbs: []string{"get"}}
+)
+
+func reviewRule(resource string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{authorizationv1.GroupName}, Resources: []string{resource}, Verbs: []string{"create"}}
+}
+
 // agentText is the message if the agent is not allowed to check the permissions of executors.
-func agentText(executor types.NamespacedName, err error) string {
-	return fmt.Sprintf("not applied: the agent cannot check the permissions of the executor %s; grant it to the agent with %s: %v", executor, rbac.RoleText("",
-		rbacv1.PolicyRule{APIGroups: []string{authorizationv1.GroupName}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
-		rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{roles, clusterRoles}, Verbs: []string{"get"}},
-	), err)
+func agentText(executor types.NamespacedName, err error, rules ...rbacv1.PolicyRule) string {
+	return fmt.Sprintf("not applied: the agent cannot check the permissions of the executor %s; grant it to the agent with %s: %v",
+		executor, rbac.RoleText("", rules...), err)
+}
+
+// ownRulesText is the message if an executor is not allowed to read its own rules.
+func ownRulesText(executor types.NamespacedName, err error) string {
+	return fmt.Sprintf("not applied: the executor %s cannot read its own permissions, which Roles and bindings require; grant it to the executor with %s: %v",
+		executor, rbac.RoleText("", readOwnRules), err)
 }

@@ -108,11 +108,12 @@ func (r *reviews) decide(ctx context.Context, a *account, user string, requests 
 	return decisions, nil
 }
 
-// answer returns the answer to a question that is kept, or asks the cluster.
+// answer returns the answer to a question that is kept, or asks the cluster. It waits for a slot before
+// it sends a review, so that nothing is sent for a check that has ended.
 func (r *reviews) answer(ctx context.Context, a *account, q question, fresh bool) (decision, error) {
-	if known, ok := r.answers.Get(q); ok && !fresh {
+	if known, ok := r.kept(q); ok && !fresh {
 		lookups.WithLabelValues("hit").Inc()
-		return known.(decision), nil
+		return known, nil
 	}
 	lookups.WithLabelValues("miss").Inc()
 	for _, slots := range []chan struct{}{a.slots, r.slots} {
@@ -125,7 +126,11 @@ func (r *reviews) answer(ctx context.Context, a *account, q question, fresh bool
 	}
 	key := fmt.Sprintf("%#v", q)
 	if fresh {
+		// A review in flight may have been decided before the call.
 		r.flights.Forget(key)
+	} else if known, ok := r.kept(q); ok {
+		// Another check has received the answer meanwhile.
+		return known, nil
 	}
 	result := r.flights.DoChan(key, func() (any, error) {
 		// Others may wait for the answer when the context of the first one ends.
@@ -142,6 +147,13 @@ func (r *reviews) answer(ctx context.Context, a *account, q question, fresh bool
 		}
 		return answered.Val.(decision), nil
 	}
+}
+
+// kept returns the answer to a question, if it is kept.
+func (r *reviews) kept(q question) (decision, bool) {
+	known, _ := r.answers.Get(q)
+	d, ok := known.(decision)
+	return d, ok
 }
 
 // ask sends a review, and keeps its answer.

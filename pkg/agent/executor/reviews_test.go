@@ -58,6 +58,13 @@ func (f *fixture) Create(ctx context.Context, review *authorizationv1.SubjectAcc
 	return &authorizationv1.SubjectAccessReview{Status: status}, err
 }
 
+// requests returns the number of reviews.
+func (f *fixture) requests() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.asked
+}
+
 func (f *fixture) setJudge(judge func(context.Context, *authorizationv1.SubjectAccessReviewSpec) (answer, error)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -201,6 +208,90 @@ func TestEqualQuestionsShareAReview(t *testing.T) {
 		if f.asked != 2 {
 			t.Errorf("reviews = %d, want 2", f.asked)
 		}
+	})
+}
+
+// names returns questions for n objects.
+func names(n int) []request {
+	var requests []request
+	for i := range n {
+		requests = append(requests, get(fmt.Sprint("a", i)))
+	}
+	return requests
+}
+
+// TestEndedCheckSendsNoReviews checks that a check that fails or is canceled sends no further review,
+// also not later, and that it does not wait for reviews of others.
+func TestEndedCheckSendsNoReviews(t *testing.T) {
+	t.Run("a review fails", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFixture()
+			f.setJudge(func(context.Context, *authorizationv1.SubjectAccessReviewSpec) (answer, error) {
+				time.Sleep(time.Second)
+				return answer{}, errors.New("out of order")
+			})
+			if _, err := f.ask(t.Context(), newAccount("alice"), false, names(1000)...); err == nil || !strings.Contains(err.Error(), "out of order") {
+				t.Errorf("decide() = %v, want the error of the review", err)
+			}
+			time.Sleep(time.Hour)
+			if got := f.requests(); got != parallelism {
+				t.Errorf("reviews = %d, want the %d that were in flight at the first failure", got, parallelism)
+			}
+		})
+	})
+	t.Run("the check is canceled", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f, a := newFixture(), newAccount("alice")
+			f.setJudge(func(context.Context, *authorizationv1.SubjectAccessReviewSpec) (answer, error) {
+				time.Sleep(time.Second)
+				return answer{Allowed: true}, nil
+			})
+			var running sync.WaitGroup
+			running.Go(func() {
+				if _, err := f.ask(t.Context(), a, false, names(parallelism)...); err != nil {
+					t.Errorf("decide() of the other check = %v, want nil", err)
+				}
+			})
+			synctest.Wait()
+			ctx, cancel := context.WithCancel(t.Context())
+			began := time.Now()
+			running.Go(func() {
+				if _, err := f.ask(ctx, a, true, names(1000)...); !errors.Is(err, context.Canceled) || time.Since(began) > 0 {
+					t.Errorf("decide() of the canceled check = %v after %s, want Canceled at once", err, time.Since(began))
+				}
+			})
+			synctest.Wait()
+			cancel()
+			running.Wait()
+			time.Sleep(time.Hour)
+			if got := f.requests(); got != parallelism {
+				t.Errorf("reviews = %d, want the %d of the other check", got, parallelism)
+			}
+		})
+	})
+}
+
+// TestFreshCheckUsesNoReviewInFlight checks that a fresh check does not take the answer of a review that
+// was sent before.
+func TestFreshCheckUsesNoReviewInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, a := newFixture(), newAccount("alice")
+		f.setJudge(func(context.Context, *authorizationv1.SubjectAccessReviewSpec) (answer, error) {
+			time.Sleep(time.Second)
+			return answer{Allowed: true}, nil
+		})
+		var running sync.WaitGroup
+		running.Go(func() {
+			if _, err := f.ask(t.Context(), a, false, get("a")); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		f.answerAll(answer{})
+		if decisions, err := f.ask(t.Context(), a, true, get("a")); err != nil || decisions[get("a")].allowed {
+			t.Errorf("decide() of the fresh check = %v, %v, want denied", decisions, err)
+		}
+		running.Wait()
 	})
 }
 

@@ -21,8 +21,14 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// pageSize is the number of objects in a page if the API server does not support streaming lists.
-const pageSize = 500
+const (
+	// pageSize is the number of objects in a page if the API server does not support streaming lists.
+	pageSize = 500
+	// maxPages bounds the pages that are in memory, because all resources are listed at the start. A
+	// resource waits at most pageWait, so that resources that do not answer do not delay it for long.
+	maxPages = 8
+	pageWait = 30 * time.Second
+)
 
 // listBackoff is the delay before a failed list or watch is retried.
 var listBackoff = wait.Backoff{Duration: 800 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: 30 * time.Second}
@@ -31,6 +37,19 @@ var listBackoff = wait.Backoff{Duration: 800 * time.Millisecond, Factor: 2, Jitt
 type clients struct {
 	metadata metadata.Interface
 	dynamic  dynamic.Interface
+	// pages contains an element for each page in memory.
+	pages chan struct{}
+}
+
+// acquire waits until another page may be in memory. The returned function ends the use of the page.
+func (c clients) acquire(ctx context.Context) (release func()) {
+	select {
+	case c.pages <- struct{}{}:
+		return func() { <-c.pages }
+	case <-time.After(pageWait):
+	case <-ctx.Done():
+	}
+	return func() {}
 }
 
 // collector keeps the objects of one resource in the state up to date. It is the store of
@@ -129,6 +148,7 @@ func (c *collector) listWatch() *cache.ListWatch {
 				// A list from the watch cache would not be paged.
 				options.ResourceVersion = ""
 			}
+			defer c.clients.acquire(ctx)()
 			page, err := list(ctx, options)
 			if err != nil {
 				return nil, err

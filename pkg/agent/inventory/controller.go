@@ -59,7 +59,7 @@ func New(config Config) (*Controller, error) {
 		collection: &collection{
 			cluster: config.ClusterName, settings: config.Settings,
 			discovery: discovery.ToDiscoveryInterfaceWithContext(config.Discovery),
-			clients:   clients{config.Metadata, config.Dynamic},
+			clients:   clients{config.Metadata, config.Dynamic, make(chan struct{}, maxPages)},
 			state:     state, access: access, timing: config.Timing,
 			noticed:    make(chan struct{}, 1),
 			collectors: map[schema.GroupResource]*collector{},

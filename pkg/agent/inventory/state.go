@@ -39,7 +39,7 @@ type state struct {
 type pending struct {
 	// put contains new and changed records. related contains records whose edges may have changed.
 	put, related sets.Set[*record]
-	// removed contains deleted records that the hub may have, by UID.
+	// removed contains deleted records that the hub may have, by UID, without their content.
 	removed map[string]*record
 }
 
@@ -201,6 +201,8 @@ func (s *state) drop(r *record) {
 	s.pending.put.Delete(r)
 	s.pending.related.Delete(r)
 	if r.known {
+		// Only its UID and edges are still needed. In an outage of the hub, many may be pending.
+		r.properties, r.access = nil, nil
 		s.pending.removed[r.uid] = r
 	}
 	s.unrefer(r)

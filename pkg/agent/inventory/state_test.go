@@ -133,6 +133,25 @@ func TestStateConverges(t *testing.T) {
 	}
 }
 
+// TestDeletedRecordsKeepNoContent checks that a deleted object costs little memory while the hub does not
+// answer, and that its deletion is reported after that.
+func TestDeletedRecordsKeepNoContent(t *testing.T) {
+	s, pod := newState(), core("pods", "Pod")
+	s.put(&record{resource: pod, uid: "c/a", name: "a", properties: []byte(`{"name":"a"}`), access: []byte(`"rules":"[]"`)})
+	lost := s.begin(true)
+	s.remove(pod.GroupResource(), "c/a")
+	s.end(lost, false)
+	if left := s.pending.removed["c/a"]; left == nil || left.properties != nil || left.access != nil {
+		t.Errorf("pending deletion = %+v, want a record without content", left)
+	}
+	if report := decode(t, lost); len(report.AddResources) != 1 {
+		t.Errorf("objects of the batch that began before = %+v, want the object", report.AddResources)
+	}
+	if report := decode(t, s.begin(false)); len(report.DeleteResources) != 1 || report.DeleteResources[0].UID != "c/a" {
+		t.Errorf("deletions = %+v, want c/a", report.DeleteResources)
+	}
+}
+
 // received contains the records and edges of a hub.
 type received struct {
 	resources map[string]inventory.Resource

@@ -24,6 +24,10 @@ const (
 	// followPause bounds the delay for followed objects. It is short, because an agent without
 	// access learns only by a request that it has access again.
 	followPause = 20 * time.Second
+	// steadyWatch is the time of watching after which the delays begin again. Balancers and proxies cut
+	// idle watches after some seconds, and the agent must not be late after each of them. A hub that ends
+	// every watch at once receives few requests.
+	steadyWatch = 5 * time.Second
 )
 
 // sight is one observation of an object.
@@ -51,9 +55,8 @@ type followed[T runtime.Object] struct {
 func (f *followed[T]) follow(ctx context.Context, see func(sight[T])) {
 	waits := backoff(soonPause, followPause)
 	for ctx.Err() == nil {
-		began := time.Now()
-		err := f.readAndWatch(ctx, see)
-		if time.Since(began) > followPause {
+		watched, err := f.readAndWatch(ctx, see)
+		if watched >= steadyWatch {
 			waits = backoff(soonPause, followPause)
 		}
 		delay := waits.Step()
@@ -66,21 +69,28 @@ func (f *followed[T]) follow(ctx context.Context, see func(sight[T])) {
 	}
 }
 
-// readAndWatch returns nil when the watch has ended.
-func (f *followed[T]) readAndWatch(ctx context.Context, see func(sight[T])) error {
+// readAndWatch returns how long it has watched the object, and nil when the watch has ended.
+func (f *followed[T]) readAndWatch(ctx context.Context, see func(sight[T])) (watched time.Duration, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, f.name).String()}
 	version, err := f.read(ctx, options, see)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	options.ResourceVersion, options.TimeoutSeconds = version, new(int64((watchTimeout + rand.N(watchTimeout)).Seconds()))
 	watcher, err := f.watch(ctx, options)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer watcher.Stop()
+	began := time.Now()
+	err = f.observe(ctx, watcher, see)
+	return time.Since(began), err
+}
+
+// observe returns nil when the watch has ended.
+func (f *followed[T]) observe(ctx context.Context, watcher watch.Interface, see func(sight[T])) error {
 	for {
 		select {
 		case <-ctx.Done():

@@ -173,6 +173,39 @@ func TestFollowAfterOutage(t *testing.T) {
 	})
 }
 
+// TestFollowBehindABalancer checks that the agent sees changes soon although something between it and the hub cuts each
+// watch after some seconds, and that it sends few requests to a hub that ends each watch at once.
+func TestFollowBehindABalancer(t *testing.T) {
+	for _, test := range []struct {
+		cut   time.Duration
+		pause time.Duration
+		reads int
+	}{
+		{cut: 10 * time.Second, pause: soonPause * 3 / 2, reads: 360},
+		{cut: 0, pause: followPause * 3 / 2, reads: 200},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			reads, ended, longest := 0, time.Now(), time.Duration(0)
+			f := &followed[*corev1.Secret]{name: "hub", list: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+				reads++
+				longest = max(longest, time.Since(ended))
+				return secrets("1"), nil
+			}, watch: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+				watcher := watch.NewFake()
+				time.AfterFunc(test.cut, watcher.Stop)
+				ended = time.Now().Add(test.cut)
+				return watcher, nil
+			}}
+			f.follow(ctx, func(sight[*corev1.Secret]) {})
+			if longest > test.pause || reads > test.reads {
+				t.Errorf("watches that end after %s: pauses of up to %s and %d requests in an hour, want %s and %d at most", test.cut, longest, reads, test.pause, test.reads)
+			}
+		})
+	}
+}
+
 // TestFollowAgain checks that a signal immediately ends a watch and a pause.
 func TestFollowAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

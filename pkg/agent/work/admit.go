@@ -5,9 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 
@@ -18,8 +18,9 @@ import (
 
 const (
 	// admittedFor is the time after which permissions are checked again even if nothing is written.
-	// With jitter, a lost permission is reported after a minute at most.
-	admittedFor = 35 * time.Second
+	// With the jitter of half of it and the age of answers, a lost permission is reported after a minute
+	// at most.
+	admittedFor = 30 * time.Second
 	// firstRecheck is the delay after which a refused ManifestWork is checked again. The delays grow
 	// to admittedFor.
 	firstRecheck = time.Second
@@ -33,22 +34,29 @@ func (p *pass) admit(ctx context.Context) (dynamic.Interface, error) {
 	targets := targets(p.work, p.items)
 	known := p.st.admitted
 	if known.client != nil && known.generation == p.work.Generation && known.executor == executor && known.targets == len(targets) && p.started.Before(known.until) {
+		p.soon(known.until.Sub(p.started))
 		return known.client, nil
 	}
 	client, err := p.executors.Admit(ctx, AdmitRequest{Work: p.work, Targets: targets})
 	p.st.admitted, p.checked = admission{}, true
-	if err == nil && named {
+	if !named {
+		return client, err
+	}
+	p.soon(admittedFor)
+	p.st.admitted.until = p.now().Add(admittedFor)
+	if err == nil {
 		p.st.refused = time.Time{}
-		p.st.admitted = admission{client: client, generation: p.work.Generation, executor: executor, targets: len(targets), until: p.now().Add(admittedFor)}
+		p.st.admitted = admission{client: client, generation: p.work.Generation, executor: executor, targets: len(targets), until: p.st.admitted.until}
 	}
 	return client, err
 }
 
-// mayWrite is called before each write. It returns an error if the executor lacks permissions just
-// before the first write of the pass.
+// mayWrite is called before each write. It returns an error, which ends the pass, if the executor lacks
+// permissions just before the first write of the pass, or if they are unknown.
 func (p *pass) mayWrite(ctx context.Context) error {
 	if !p.checked {
 		if _, err := p.executors.Admit(ctx, AdmitRequest{Work: p.work, Targets: targets(p.work, p.items)}); err != nil {
+			p.denied = err
 			return err
 		}
 	}
@@ -56,18 +64,17 @@ func (p *pass) mayWrite(ctx context.Context) error {
 	return nil
 }
 
-// refusal returns the refusal of an attempt, or nil. If the cluster has refused a request, it checks
-// the permissions of the executor again: the last answers may be outdated.
-func (p *pass) refusal(ctx context.Context, err error) *Refusal {
-	var refusal *Refusal
-	if errors.As(err, &refusal) || !apierrors.IsForbidden(err) || p.rechecked {
-		return refusal
+// recheck returns an error, which ends the pass, if the cluster has refused a request for an item because
+// the executor lacks permissions, or if they are unknown. Quotas and webhooks refuse requests too, so the
+// permissions for all items are only checked if those for this one are lost.
+func (p *pass) recheck(ctx context.Context, it *decide.Item) error {
+	all := targets(p.work, p.items)
+	own := slices.DeleteFunc(slices.Clone(all), func(target Target) bool { return target.Ordinal != it.Ordinal })
+	_, err := p.executors.Admit(ctx, AdmitRequest{Work: p.work, Targets: own, Fresh: true})
+	if errors.As(err, new(*Refusal)) {
+		_, err = p.executors.Admit(ctx, AdmitRequest{Work: p.work, Targets: all, Fresh: true})
 	}
-	p.rechecked = true
-	if _, err := p.executors.Admit(ctx, AdmitRequest{Work: p.work, Targets: targets(p.work, p.items), Fresh: true}); errors.As(err, &refusal) {
-		return refusal
-	}
-	return nil
+	return err
 }
 
 // targets returns the objects of a ManifestWork. Complete objects are only read.
@@ -121,8 +128,13 @@ func (p *pass) refuse(ctx context.Context, refusal *Refusal) (outcome, error) {
 	return outcome{state: stateRefused, again: again}, errors.Join(p.keepRecord(ctx, p.work, p.st), p.report(ctx, p.st, p.work, p.items, p.results, frozen))
 }
 
-// unadmitted reports a ManifestWork whose permissions are unknown. Nothing is written.
+// unadmitted reports a ManifestWork that is not allowed to act, or whose permissions are unknown. Nothing
+// more is written.
 func (p *pass) unadmitted(ctx context.Context, err error) (outcome, error) {
+	var refusal *Refusal
+	if errors.As(err, &refusal) {
+		return p.refuse(ctx, refusal)
+	}
 	err = fmt.Errorf("not applied: the permissions of the executor are unknown: %w", err)
 	if ctx.Err() != nil || isConnectionError(err) {
 		return outcome{}, err

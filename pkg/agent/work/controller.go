@@ -256,8 +256,13 @@ func (c *Controller) pass(ctx context.Context, key cache.ObjectName) (outcome, e
 	})
 }
 
-// retry stores the time at which failed manifests are retried.
+// retry stores the time at which failed manifests are retried. The next pass may be earlier, because it
+// checks the permissions of the executor: if they are lost, the conditions of the other manifests change.
 func (c *Controller) retry(key cache.ObjectName, _ error, delay time.Duration) time.Duration {
-	c.states.get(key).notBefore = c.now().Add(delay)
-	return delay
+	st, now := c.states.get(key), c.now()
+	st.notBefore = now.Add(delay)
+	if st.admitted.until.IsZero() {
+		return delay
+	}
+	return min(delay, max(st.admitted.until.Sub(now), firstRetry))
 }

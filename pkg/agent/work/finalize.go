@@ -19,8 +19,8 @@ import (
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
-// settleTime is the time for which the managed cluster may still complete a write whose response did
-// not arrive. It is the default of --request-timeout of API servers.
+// settleTime is the time for which the managed cluster may still complete a write whose result is
+// uncertain. It is the default of --request-timeout of API servers.
 const settleTime = time.Minute
 
 func (c *Controller) unsettled(st *workState) bool {
@@ -29,7 +29,7 @@ func (c *Controller) unsettled(st *workState) bool {
 
 // finalize removes the objects of a deleted ManifestWork, and then its finalizer.
 func (c *Controller) finalize(ctx context.Context, key cache.ObjectName, work *workv1.ManifestWork, st *workState) (outcome, error) {
-	st.items = map[decide.ObjectID]*itemState{}
+	st.items, st.admitted = map[decide.ObjectID]*itemState{}, admission{}
 	if !slices.Contains(work.Finalizers, workv1.ManifestWorkFinalizer) {
 		c.watches.track(key, nil)
 		return outcome{state: stateDeleting}, nil
@@ -68,6 +68,7 @@ func (c *Controller) finalize(ctx context.Context, key cache.ObjectName, work *w
 // hub.
 func (c *Controller) evict(ctx context.Context, key cache.ObjectName, st *workState) (outcome, error) {
 	name := key.Name
+	st.admitted = admission{}
 	record := c.cachedRecord(name, st)
 	if record == nil || record.Spec.HubHash != c.hubHash || record.Spec.AgentID != c.agentID || record.Name != c.recordName(name) || !c.ours(record) {
 		return c.drop(key)

@@ -125,6 +125,7 @@ func retryable(err error) bool {
 
 // attempt applies an item, or only reads it if it is complete.
 func (p *pass) attempt(ctx context.Context, it *decide.Item, state *itemState) {
+	passCtx := ctx
 	ctx, cancel := context.WithTimeout(ctx, itemTimeout)
 	defer cancel()
 	frozen := p.frozen || decide.ItemComplete(p.work, it)
@@ -140,10 +141,11 @@ func (p *pass) attempt(ctx context.Context, it *decide.Item, state *itemState) {
 		live, err = p.request(ctx, t, frozen)
 		return err
 	})
-	if p.applier.Named && err != nil {
-		if p.refused = p.refusal(ctx, err); p.refused != nil {
-			return
-		}
+	if p.applier.Named && p.denied == nil && apierrors.IsForbidden(err) {
+		p.denied = p.recheck(passCtx, it)
+	}
+	if p.denied != nil {
+		return
 	}
 	var held *apply.HeldBackError
 	if errors.As(err, &held) {
@@ -201,7 +203,7 @@ func (p *pass) request(ctx context.Context, t *apply.Task, frozen bool) (*unstru
 
 // failing records the failure of a request.
 func (p *pass) failing(ctx context.Context, err error) {
-	if p.writing && isConnectionError(err) {
+	if p.writing && uncertain(err) {
 		p.st.unsettled = p.now()
 	}
 	if ctx.Err() == nil && retryable(err) {

@@ -45,10 +45,10 @@ type pass struct {
 	frozen bool
 	// roles are the items that contain roles.
 	roles decide.Roles
-	// checked is true if the permissions of the executor were checked in this pass. rechecked is true
-	// if they were checked again because the cluster refused a request, and refused is the result.
-	checked, rechecked bool
-	refused            *Refusal
+	// checked is true if the permissions of the executor were checked in this pass. denied is the error
+	// if they were lost since, or are unknown.
+	checked bool
+	denied  error
 	// writing is true if the attempt to apply the current item has sent a write.
 	writing bool
 
@@ -82,7 +82,7 @@ func (c *Controller) apply(ctx context.Context, key cache.ObjectName, work *work
 		c.loop.Forget(key)
 	}
 	c.endWait(key, st)
-	executor, named := ExecutorOf(work)
+	executor, _ := ExecutorOf(work)
 	if st.executor != executor {
 		// The new executor may lack permissions that the previous one had.
 		st.executor, st.items = executor, map[decide.ObjectID]*itemState{}
@@ -97,14 +97,7 @@ func (c *Controller) apply(ctx context.Context, key cache.ObjectName, work *work
 		results: make([]status.Result, len(items)), again: resyncPeriod, budget: bounded.NewBudget(),
 		frozen: decide.WorkComplete(work, items), uids: map[decide.ObjectID]types.UID{}, checked: st.cut,
 	}
-	if named {
-		p.soon(admittedFor)
-	}
 	client, err := p.admit(ctx)
-	var refusal *Refusal
-	if errors.As(err, &refusal) {
-		return p.refuse(ctx, refusal)
-	}
 	if err != nil {
 		return p.unadmitted(ctx, err)
 	}
@@ -129,8 +122,8 @@ func (p *pass) run(ctx context.Context, client dynamic.Interface) (outcome, erro
 			return outcome{partial: true}, nil
 		}
 		p.applyItem(ctx, it)
-		if p.refused != nil {
-			return p.refuse(ctx, p.refused)
+		if p.denied != nil {
+			return p.unadmitted(ctx, p.denied)
 		}
 	}
 	p.forgetLeft()

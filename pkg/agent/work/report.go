@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
 	"net/url"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -80,4 +81,15 @@ func isConnectionError(err error) bool {
 	var urlErr *url.Error
 	var netErr net.Error
 	return errors.As(err, &urlErr) || errors.As(err, &netErr)
+}
+
+// uncertain reports whether the managed cluster may still complete a write that failed: there was no
+// response, or it is from a server or a proxy that stopped waiting.
+func uncertain(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return isConnectionError(err)
+	}
+	code := status.Status().Code
+	return apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || code >= http.StatusBadGateway && code <= http.StatusGatewayTimeout
 }

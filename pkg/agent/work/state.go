@@ -36,7 +36,8 @@ type workState struct {
 	waits map[objectRef]version
 	// generation is the generation to which notBefore and refused belong.
 	generation int64
-	// admitted is the last permission to act. refused is the time since which there is none, or zero.
+	// admitted is the last permission to act. It is empty if the ManifestWork names no executor or is
+	// removed. refused is the time since which there is no permission, or zero.
 	admitted admission
 	refused  time.Time
 	// seen is true if the hub has had the ManifestWork since the session began. compared is true after the
@@ -48,7 +49,7 @@ type workState struct {
 	confirmed bool
 	// executor is the executor of the last pass. It is empty if the ManifestWork names no executor.
 	executor types.NamespacedName
-	// unsettled is the time of the last write whose response did not arrive. The managed cluster may
+	// unsettled is the time of the last write whose result is uncertain. The managed cluster may
 	// complete such a write later.
 	unsettled time.Time
 	// round is the number of passes; a pass in several slices counts once. cut is true if the last
@@ -62,7 +63,7 @@ type workState struct {
 
 // admission is the permission of a ManifestWork to act.
 type admission struct {
-	// client acts as the executor.
+	// client acts as the executor. It is nil if the permissions are unknown.
 	client     dynamic.Interface
 	generation int64
 	executor   types.NamespacedName

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -143,13 +145,14 @@ func TestExecutorsDoNotShareClients(t *testing.T) {
 }
 
 // TestAgentWithoutImpersonate checks that an agent that is not allowed to impersonate refuses the
-// ManifestWork, and that the refusal contains the missing rule.
+// ManifestWork, and that the refusal contains the missing rule, also if the rules of the executor are
+// needed to check a Role.
 func TestAgentWithoutImpersonate(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.allow(f.namespace, writeConfig)
+	f.allow(f.namespace, writeConfig, writeRBAC, getPods)
 	config, allow := f.agent(append(review, writeConfig)...)
-	executors, request := f.executors(config), f.request(workv1.UpdateStrategyTypeUpdate, configMap)
+	executors, request := f.executors(config), f.request(workv1.UpdateStrategyTypeUpdate, configMap, podRole)
 	refusal := f.refused(executors, request)
 	const rule = `{apiGroups: [""], resources: [serviceaccounts], resourceNames: [deployer], verbs: [impersonate]}`
 	for _, want := range []string{"the agent cannot impersonate the executor " + f.executor.String(), rule} {
@@ -311,6 +314,41 @@ func TestAgentWithoutReviews(t *testing.T) {
 		_, err := executors.Admit(t.Context(), request)
 		return err
 	})
+}
+
+// roundTrip is an http.RoundTripper.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (r roundTrip) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
+
+// TestRolesAreReadOnce checks that a check reads each role and the rules of the executor in each namespace
+// once, however many bindings there are.
+func TestRolesAreReadOnce(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.make(podClusterRole)
+	f.allow(f.namespace, writeRBAC, getPods)
+	config := managed.AdminConfig()
+	var roles, reviews atomic.Int32
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTrip(func(request *http.Request) (*http.Response, error) {
+			switch {
+			case strings.Contains(request.URL.Path, "/clusterroles/"):
+				roles.Add(1)
+			case strings.HasSuffix(request.URL.Path, "/selfsubjectrulesreviews"):
+				reviews.Add(1)
+			}
+			return next.RoundTrip(request)
+		})
+	})
+	var bindings []string
+	for i := range 5 {
+		bindings = append(bindings, strings.Replace(bindClusterRole, "name: b,", fmt.Sprintf("name: b-%d,", i), 1))
+	}
+	f.admitted(f.executors(config), f.request(workv1.UpdateStrategyTypeUpdate, bindings...))
+	if roles.Load() != 1 || reviews.Load() != 1 {
+		t.Errorf("requests for the role = %d and for the rules of the executor = %d, want 1 and 1", roles.Load(), reviews.Load())
+	}
 }
 
 // TestGrantAndRevocation checks that calls of Admit take changes of RBAC on the cluster into account.
