@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -539,8 +540,12 @@ func refuseClusters(ctx context.Context, install *installer) error {
 	return nil
 }
 
-// stepAside returns the objects without the APIServices of kinds that the hub stores, and whether the server must not run
-// its controllers.
+// rolesOfOCM are the ClusterRoles that an installation has in common with OCM, whose agents need its rules until the
+// migration.
+var rolesOfOCM = []string{"open-cluster-management:bootstrap", "open-cluster-management:managedcluster:registration", "open-cluster-management:managedcluster:work"}
+
+// stepAside returns the objects without the APIServices of kinds that the hub stores and without existing ClusterRoles of
+// OCM, and whether the server must not run its controllers.
 func (i *initializing) stepAside(ctx context.Context, install *installer, objects []*unstructured.Unstructured) (kept []*unstructured.Unstructured, waiting bool, err error) {
 	if kinds, _, err := readKinds(ctx, install.client); err != nil {
 		return nil, false, err
@@ -552,6 +557,15 @@ func (i *initializing) stepAside(ctx context.Context, install *installer, object
 		versions[apiServiceName(version)] = version
 	}
 	for _, object := range objects {
+		if slices.Contains(rolesOfOCM, object.GetName()) {
+			_, err := install.client.Resource(rbacv1.SchemeGroupVersion.WithResource("clusterroles")).Get(ctx, object.GetName(), metav1.GetOptions{})
+			if err == nil {
+				continue
+			}
+			if !apierrors.IsNotFound(err) {
+				return nil, false, err
+			}
+		}
 		if object.GetKind() == kindAPIService {
 			elsewhere, err := install.aggregatedElsewhere(ctx, object)
 			if err != nil {

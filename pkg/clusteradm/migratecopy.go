@@ -277,6 +277,10 @@ func sameQuantity(a, b string) bool {
 
 // verify compares the server with the CustomResourceDefinitions, while the hub forwards to the server.
 func (m *migration) verify(ctx context.Context) ([]finding, error) {
+	epoch, _, err := adoptedEpoch(ctx, m.kube)
+	if err != nil {
+		return nil, err
+	}
 	var findings []finding
 	for _, kind := range m.kinds {
 		served, err := listAll(ctx, m.client, kind.served())
@@ -297,6 +301,9 @@ func (m *migration) verify(ctx context.Context) ([]finding, error) {
 			if other == nil {
 				findings = append(findings, bad(display(object), "only the CustomResourceDefinition has it", ""))
 				continue
+			}
+			if kind.kind == kindManagedCluster {
+				distrust(object, epoch)
 			}
 			expected := comparable(object.Object)
 			expected["apiVersion"] = kind.version.String()

@@ -78,7 +78,7 @@ func apiServiceName(version schema.GroupVersion) string { return version.Version
 type customKind struct {
 	migratedKind
 	crd *unstructured.Unstructured
-	// version is a version that the server and the CustomResourceDefinition have.
+	// version is the version in which the CustomResourceDefinition stores objects, and which the server serves too.
 	version schema.GroupVersion
 }
 
@@ -138,7 +138,8 @@ func readKinds(ctx context.Context, client dynamic.Interface) ([]*customKind, []
 					"set served: false for this version, if no client uses it"))
 				continue
 			}
-			if found.version.Empty() || slices.Index(kind.versions, shared) < slices.Index(kind.versions, found.version) {
+			// The kept version has no conversion, so it must be like the version in which objects are stored.
+			if storage, _ := version["storage"].(bool); storage || found.version.Empty() {
 				found.version = shared
 			}
 		}
@@ -147,7 +148,7 @@ func readKinds(ctx context.Context, client dynamic.Interface) ([]*customKind, []
 			continue
 		}
 		stored, _, _ := unstructured.NestedStringSlice(crd.Object, "status", "storedVersions")
-		if strategy, _, _ := unstructured.NestedString(crd.Object, "spec", "conversion", "strategy"); strategy == "Webhook" && len(stored) > 1 {
+		if strategy, _, _ := unstructured.NestedString(crd.Object, "spec", "conversion", "strategy"); strategy == "Webhook" && !slices.Equal(stored, []string{found.version.Version}) {
 			findings = append(findings, bad(subject, fmt.Sprintf("objects may be stored in the versions %q, which a webhook converts", stored),
 				"migrate the stored objects to one version, and remove the others from status.storedVersions"))
 		}

@@ -24,6 +24,20 @@ import (
 // serverAnnotations are annotations that have a meaning only for the server.
 var serverAnnotations = []string{rbacv1alpha1.DeliveredAnnotation}
 
+// acceptedAnnotation marks a ManagedCluster that the controller of OCM must not accept by itself: with the feature gate
+// ManagedClusterAutoApproval, it accepts every other cluster.
+const acceptedAnnotation = "open-cluster-management.io/automatically-accepted-on"
+
+// denialTime returns the time at which somebody denied a cluster, or an empty string.
+func denialTime(cluster *unstructured.Unstructured) string {
+	accepted, _, _ := unstructured.NestedBool(cluster.Object, "spec", "hubAcceptsClient")
+	decided, _, _ := unstructured.NestedString(cluster.Object, "status", "acceptance", "decidedAt")
+	if accepted {
+		return ""
+	}
+	return decided
+}
+
 // copyFromServer makes the objects of the CustomResourceDefinitions equal to the objects of the server. Objects that a
 // CustomResourceDefinition does not have yet get a new UID there. It returns what the CustomResourceDefinitions
 // cannot store.
@@ -125,6 +139,12 @@ func (c *copying) rewrite(kind *customKind, object *unstructured.Unstructured) *
 	annotations := object.GetAnnotations()
 	for _, annotation := range serverAnnotations {
 		delete(annotations, annotation)
+	}
+	if denied := denialTime(object); kind.kind == kindManagedCluster && denied != "" && annotations[acceptedAnnotation] == "" {
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		annotations[acceptedAnnotation] = denied
 	}
 	out.SetAnnotations(annotations)
 	out.SetFinalizers(object.GetFinalizers())

@@ -39,32 +39,14 @@ var OCMKinds = []struct {
 // without the fields that only the server has.
 func OCMDefinitions(t testing.TB) []*unstructured.Unstructured {
 	t.Helper()
-	definitions := openapi.GetOpenAPIDefinitions(func(path string) spec.Ref {
-		return spec.MustCreateRef("#/definitions/" + path)
-	})
 	var out []*unstructured.Unstructured
 	for _, kind := range OCMKinds {
-		name := "io.open-cluster-management." + kind.Group + "." + kind.Version + "." + kind.Kind
-		definition, found := definitions[name]
-		if !found {
-			t.Fatalf("the OpenAPI definitions do not contain %s", name)
-		}
-		schema := structural(t, definitions, &definition.Schema)
-		properties := schema["properties"].(map[string]any)
-		delete(properties, "apiVersion")
-		delete(properties, "kind")
-		properties["metadata"] = map[string]any{"type": "object"}
-		for _, path := range addedFields[kind.Kind] {
-			parent, _, _ := unstructured.NestedMap(properties, path[0], "properties")
-			if parent[path[1]] == nil {
-				t.Fatalf("%s has no field %s", name, strings.Join(path, "."))
-			}
-			unstructured.RemoveNestedField(properties, path[0], "properties", path[1])
-		}
 		scope := "Namespaced"
 		if kind.ClusterScoped {
 			scope = "Cluster"
 		}
+		stored := definedVersion(t, kind.Group, kind.Version, kind.Kind)
+		stored["storage"] = true
 		out = append(out, &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
 			"metadata": map[string]any{"name": kind.Resource + "." + kind.Group + ".open-cluster-management.io"},
@@ -73,14 +55,40 @@ func OCMDefinitions(t testing.TB) []*unstructured.Unstructured {
 				"names": map[string]any{
 					"kind": kind.Kind, "listKind": kind.Kind + "List", "plural": kind.Resource, "singular": strings.ToLower(kind.Kind),
 				},
-				"versions": []any{map[string]any{
-					"name": kind.Version, "served": true, "storage": true, "subresources": map[string]any{"status": map[string]any{}},
-					"schema": map[string]any{"openAPIV3Schema": schema},
-				}},
+				"versions": []any{stored},
 			},
 		}})
 	}
 	return out
+}
+
+// definedVersion returns a version of a CustomResourceDefinition, in which no objects are stored.
+func definedVersion(t testing.TB, group, version, kind string) map[string]any {
+	t.Helper()
+	definitions := openapi.GetOpenAPIDefinitions(func(path string) spec.Ref {
+		return spec.MustCreateRef("#/definitions/" + path)
+	})
+	name := "io.open-cluster-management." + group + "." + version + "." + kind
+	definition, found := definitions[name]
+	if !found {
+		t.Fatalf("the OpenAPI definitions do not contain %s", name)
+	}
+	schema := structural(t, definitions, &definition.Schema)
+	properties := schema["properties"].(map[string]any)
+	delete(properties, "apiVersion")
+	delete(properties, "kind")
+	properties["metadata"] = map[string]any{"type": "object"}
+	for _, path := range addedFields[kind] {
+		parent, _, _ := unstructured.NestedMap(properties, path[0], "properties")
+		if parent[path[1]] == nil {
+			t.Fatalf("%s has no field %s", name, strings.Join(path, "."))
+		}
+		unstructured.RemoveNestedField(properties, path[0], "properties", path[1])
+	}
+	return map[string]any{
+		"name": version, "served": true, "storage": false, "subresources": map[string]any{"status": map[string]any{}},
+		"schema": map[string]any{"openAPIV3Schema": schema},
+	}
 }
 
 // structural returns a schema without references, as CustomResourceDefinitions require it.

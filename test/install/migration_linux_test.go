@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -39,6 +40,7 @@ import (
 
 const (
 	migratedCluster  = "cluster1"
+	deniedCluster    = "denied"
 	accountNamespace = "open-cluster-management-agent-addon"
 )
 
@@ -66,7 +68,9 @@ func newOCMHub(t testing.TB) *ocmHub {
 		return out
 	}
 	h.objects, h.onSpoke = client(h.AdminConfig()), client(h.managed.AdminConfig())
-	framework.Apply(t, h.Cluster, framework.OCMDefinitions(t)...)
+	definitions := framework.OCMDefinitions(t)
+	framework.ConvertAddOns(t, definitions)
+	framework.Apply(t, h.Cluster, definitions...)
 	await.Eventually(t, "the hub serves the CustomResourceDefinitions", func(ctx context.Context) error {
 		for _, kind := range framework.OCMKinds {
 			if _, err := h.objects.Resource(resourceOf(kind.Resource)).List(ctx, metav1.ListOptions{}); err != nil {
@@ -78,6 +82,9 @@ func newOCMHub(t testing.TB) *ocmHub {
 	if err := localhub.JoinAsOCM(t.Context(), h.Cluster, migratedCluster); err != nil {
 		t.Fatal(err)
 	}
+	// An agent of OCM that joins needs all of this. An installation of the server must leave it, and needs no --yes for it.
+	h.apply(t, `{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "open-cluster-management:bootstrap"},
+"rules": [{"apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests"], "verbs": ["create", "get", "list", "watch"]}]}`)
 	// The add-on manager grants this to the agents of accounts.
 	h.apply(t, `{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"namespace": "cluster1", "name": "managed-serviceaccount-addon-agent"},
 "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "watch", "create", "update"]}]}`)
@@ -206,9 +213,22 @@ func (h *ocmHub) fill(t testing.TB, clusters, count int) {
 			"apiVersion": addOn.GetAPIVersion(), "kind": addOn.GetKind(), "name": addOn.GetName(), "uid": string(addOn.GetUID()),
 		}}}, "spec": map[string]any{"installNamespace": "default"},
 	})
+	// A registration differs most between the versions of add-ons.
+	if _, err := h.objects.Resource(resourceOf("managedclusteraddons")).Namespace(migratedCluster).Patch(t.Context(), "example", types.MergePatchType, []byte(`{"status": {"registrations": [
+{"signerName": "kubernetes.io/kube-apiserver-client", "subject": {"user": "agent", "groups": ["agents"]}}, {"signerName": "example.com/signer", "subject": {"user": "agent"}}]}}`), metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
 	h.create(t, "addondeploymentconfigs", map[string]any{"metadata": named(migratedCluster, "example"), "spec": map[string]any{
 		"customizedVariables": []any{map[string]any{"name": "LOG_LEVEL", "value": "2"}},
 	}})
+	h.create(t, "managedclusters", map[string]any{
+		"metadata": map[string]any{"name": deniedCluster, "annotations": map[string]any{"register.open-cluster-management.io/requested-by": "mallory"}},
+		"spec":     map[string]any{"hubAcceptsClient": false},
+	})
+	if _, err := h.objects.Resource(resourceOf("managedclusters")).Patch(t.Context(), deniedCluster, types.MergePatchType, []byte(`{"status": {"conditions": [
+{"type": "HubAcceptedManagedCluster", "status": "False", "reason": "HubClusterAdminDenied", "message": "Denied by hub cluster admin", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}`), metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
 	group, ctx := errgroup.WithContext(t.Context())
 	group.SetLimit(16)
 	for i := 2; i <= clusters; i++ {
@@ -255,6 +275,21 @@ func (h *ocmHub) fill(t testing.TB, clusters, count int) {
 	h.apply(t, `{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {"name": "manifestworkvalidators"}, "webhooks": [{"name": "works.example.com",
 "clientConfig": {"service": {"namespace": "open-cluster-management-hub", "name": "cluster-manager-work-webhook"}}, "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Fail",
 "rules": [{"apiGroups": ["work.open-cluster-management.io"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["manifestworks"]}]}]}`)
+}
+
+// addOn returns what the versions of a ManagedClusterAddOn spell differently, by version.
+func (h *ocmHub) addOn(t testing.TB) map[string]any {
+	t.Helper()
+	out := map[string]any{}
+	for _, version := range []string{"v1alpha1", "v1beta1"} {
+		object, err := h.objects.Resource(resourceOf("managedclusteraddons").GroupResource().WithVersion(version)).Namespace(migratedCluster).Get(t.Context(), "example", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		registrations, _, _ := unstructured.NestedSlice(object.Object, "status", "registrations")
+		out[version] = map[string]any{"annotations": object.GetAnnotations(), "spec": object.Object["spec"], "registrations": registrations}
+	}
+	return out
 }
 
 // identity is what must not change in a migration: the UID and, on a managed cluster, the version.
@@ -454,9 +489,13 @@ func TestMigration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	addOn := h.addOn(t)
 
 	h.run(t, "clusteradm", "init", "--before-migration", "--wait", "--csr-probe-timeout=0")
 	h.ready(t, hubNamespace, 1)
+	if role, err := h.kube.RbacV1().ClusterRoles().Get(t.Context(), "open-cluster-management:bootstrap", metav1.GetOptions{}); err != nil || !slices.Contains(role.Rules[0].Verbs, "list") {
+		t.Errorf("ClusterRole of agents of OCM that join, after init = %v, %v, want the rules of OCM", role.Rules, err)
+	}
 	h.refusesInvalid(t)
 	t.Log(h.run(t, "clusteradm", "migrate", "--to", "server", "--dry-run"))
 
@@ -468,6 +507,9 @@ func TestMigration(t *testing.T) {
 	t.Logf("moved to the server, with %d consistent reads meanwhile", stop())
 	h.sameOnSpoke(t, applied)
 
+	if diff := cmp.Diff(addOn, h.addOn(t)); diff != "" {
+		t.Errorf("ManagedClusterAddOn in the server (-want +got):\n%s", diff)
+	}
 	// The server works: it renders, the agent applies, and the account gets a token.
 	h.create(t, "clusterpermissions", grant(migratedCluster, "late"))
 	h.create(t, "managedserviceaccounts", account(migratedCluster, "late"))
@@ -499,6 +541,13 @@ func TestMigration(t *testing.T) {
 	}
 	if err := h.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(t.Context(), "manifestworkvalidators", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
+	}
+	if diff := cmp.Diff(addOn, h.addOn(t)); diff != "" {
+		t.Errorf("ManagedClusterAddOn after the migration back (-want +got):\n%s", diff)
+	}
+	// OCM accepts a cluster without the annotation, if it accepts clusters automatically.
+	if cluster, err := h.objects.Resource(resourceOf("managedclusters")).Get(t.Context(), deniedCluster, metav1.GetOptions{}); err != nil || cluster.GetAnnotations()["open-cluster-management.io/automatically-accepted-on"] == "" {
+		t.Errorf("annotations of a denied cluster after the migration back = %v, %v, want the one that keeps OCM from accepting it", cluster.GetAnnotations(), err)
 	}
 	h.keepsNewObjects(t, token)
 	h.keepsHostile(t, hostile)
