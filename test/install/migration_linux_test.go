@@ -40,6 +40,7 @@ import (
 
 const (
 	migratedCluster  = "cluster1"
+	deniedCluster    = "denied"
 	accountNamespace = "open-cluster-management-agent-addon"
 )
 
@@ -81,6 +82,9 @@ func newOCMHub(t testing.TB) *ocmHub {
 	if err := localhub.JoinAsOCM(t.Context(), h.Cluster, migratedCluster); err != nil {
 		t.Fatal(err)
 	}
+	// An agent of OCM that joins needs all of this. An installation of the server must leave it, and needs no --yes for it.
+	h.apply(t, `{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "open-cluster-management:bootstrap"},
+"rules": [{"apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests"], "verbs": ["create", "get", "list", "watch"]}]}`)
 	// The add-on manager grants this to the agents of accounts.
 	h.apply(t, `{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"namespace": "cluster1", "name": "managed-serviceaccount-addon-agent"},
 "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "watch", "create", "update"]}]}`)
@@ -217,6 +221,14 @@ func (h *ocmHub) fill(t testing.TB, clusters, count int) {
 	h.create(t, "addondeploymentconfigs", map[string]any{"metadata": named(migratedCluster, "example"), "spec": map[string]any{
 		"customizedVariables": []any{map[string]any{"name": "LOG_LEVEL", "value": "2"}},
 	}})
+	h.create(t, "managedclusters", map[string]any{
+		"metadata": map[string]any{"name": deniedCluster, "annotations": map[string]any{"register.open-cluster-management.io/requested-by": "mallory"}},
+		"spec":     map[string]any{"hubAcceptsClient": false},
+	})
+	if _, err := h.objects.Resource(resourceOf("managedclusters")).Patch(t.Context(), deniedCluster, types.MergePatchType, []byte(`{"status": {"conditions": [
+{"type": "HubAcceptedManagedCluster", "status": "False", "reason": "HubClusterAdminDenied", "message": "Denied by hub cluster admin", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}`), metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
 	group, ctx := errgroup.WithContext(t.Context())
 	group.SetLimit(16)
 	for i := 2; i <= clusters; i++ {
@@ -481,6 +493,9 @@ func TestMigration(t *testing.T) {
 
 	h.run(t, "clusteradm", "init", "--before-migration", "--wait", "--csr-probe-timeout=0")
 	h.ready(t, hubNamespace, 1)
+	if role, err := h.kube.RbacV1().ClusterRoles().Get(t.Context(), "open-cluster-management:bootstrap", metav1.GetOptions{}); err != nil || !slices.Contains(role.Rules[0].Verbs, "list") {
+		t.Errorf("ClusterRole of agents of OCM that join, after init = %v, %v, want the rules of OCM", role.Rules, err)
+	}
 	h.refusesInvalid(t)
 	t.Log(h.run(t, "clusteradm", "migrate", "--to", "server", "--dry-run"))
 
@@ -529,6 +544,10 @@ func TestMigration(t *testing.T) {
 	}
 	if diff := cmp.Diff(addOn, h.addOn(t)); diff != "" {
 		t.Errorf("ManagedClusterAddOn after the migration back (-want +got):\n%s", diff)
+	}
+	// OCM accepts a cluster without the annotation, if it accepts clusters automatically.
+	if cluster, err := h.objects.Resource(resourceOf("managedclusters")).Get(t.Context(), deniedCluster, metav1.GetOptions{}); err != nil || cluster.GetAnnotations()["open-cluster-management.io/automatically-accepted-on"] == "" {
+		t.Errorf("annotations of a denied cluster after the migration back = %v, %v, want the one that keeps OCM from accepting it", cluster.GetAnnotations(), err)
 	}
 	h.keepsNewObjects(t, token)
 	h.keepsHostile(t, hostile)

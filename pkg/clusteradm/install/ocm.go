@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -73,8 +75,12 @@ func (i *initializing) waitsForMigration(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// stepAside returns the objects without the APIServices of kinds that the hub stores, and whether the server must not run
-// its controllers.
+// rolesOfOCM are the ClusterRoles that an installation has in common with OCM, whose agents need its rules until the
+// migration.
+var rolesOfOCM = []string{"open-cluster-management:bootstrap", "open-cluster-management:managedcluster:registration", "open-cluster-management:managedcluster:work"}
+
+// stepAside returns the objects without the APIServices of kinds that the hub stores and without existing ClusterRoles of
+// OCM, and whether the server must not run its controllers.
 func (i *initializing) stepAside(ctx context.Context, objects []*unstructured.Unstructured) (kept []*unstructured.Unstructured, waiting bool, err error) {
 	if kinds, _, err := handover.ReadKinds(ctx, i.Dynamic); err != nil {
 		return nil, false, err
@@ -86,6 +92,15 @@ func (i *initializing) stepAside(ctx context.Context, objects []*unstructured.Un
 		versions[cli.APIServiceName(version)] = version
 	}
 	for _, object := range objects {
+		if slices.Contains(rolesOfOCM, object.GetName()) {
+			_, err := i.Dynamic.Resource(rbacv1.SchemeGroupVersion.WithResource("clusterroles")).Get(ctx, object.GetName(), metav1.GetOptions{})
+			if err == nil {
+				continue
+			}
+			if !apierrors.IsNotFound(err) {
+				return nil, false, err
+			}
+		}
 		if object.GetKind() == cli.KindAPIService {
 			elsewhere, err := cli.AggregatedElsewhere(ctx, i.Dynamic, object)
 			if err != nil {

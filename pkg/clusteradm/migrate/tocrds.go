@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/ptr"
@@ -22,6 +23,20 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/handover"
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
 )
+
+// acceptedAnnotation marks a ManagedCluster that the controller of OCM must not accept by itself: with the feature gate
+// ManagedClusterAutoApproval, it accepts every other cluster.
+const acceptedAnnotation = "open-cluster-management.io/automatically-accepted-on"
+
+// denialTime returns the time at which somebody denied a cluster, or an empty string.
+func denialTime(cluster *unstructured.Unstructured) string {
+	accepted, _, _ := unstructured.NestedBool(cluster.Object, "spec", "hubAcceptsClient")
+	decided, _, _ := unstructured.NestedString(cluster.Object, "status", "acceptance", "decidedAt")
+	if accepted {
+		return ""
+	}
+	return decided
+}
 
 func (m *migration) moveToCRDs(ctx context.Context) error {
 	pending, err := m.pending(ctx)
@@ -199,6 +214,9 @@ func (c *copying) rewrite(kind *handover.CustomKind, object *unstructured.Unstru
 	out.SetAPIVersion(kind.Kept().GroupVersion().String())
 	// It has a meaning only for the server.
 	unstructured.RemoveNestedField(out.Object, "metadata", "annotations", rbacv1alpha1.DeliveredAnnotation)
+	if denied := denialTime(object); kind.Name == handover.KindManagedCluster && denied != "" && out.GetAnnotations()[acceptedAnnotation] == "" {
+		out.SetAnnotations(labels.Merge(out.GetAnnotations(), map[string]string{acceptedAnnotation: denied}))
+	}
 	if owners := out.GetOwnerReferences(); len(owners) > 0 {
 		for i := range owners {
 			if uid, copied := c.uids[owners[i].UID]; copied {

@@ -148,6 +148,10 @@ func distrust(cluster *unstructured.Unstructured, epoch rehoming.Epoch) []cli.Fi
 // compare refuses to continue if both sides differ, while the hub forwards to the server. Nobody but a migration can have
 // written since they were copied.
 func (m *migration) compare(ctx context.Context) error {
+	epoch, _, err := handover.AdoptedEpoch(ctx, m.Kube)
+	if err != nil {
+		return err
+	}
 	var findings []cli.Finding
 	for _, kind := range m.kinds {
 		served, err := handover.ListAll(ctx, m.Dynamic, kind.Served())
@@ -168,6 +172,9 @@ func (m *migration) compare(ctx context.Context) error {
 			if other == nil {
 				findings = append(findings, cli.Bad(manifests.Display(object), "only the CustomResourceDefinition has it", ""))
 				continue
+			}
+			if kind.Name == handover.KindManagedCluster {
+				distrust(object, epoch)
 			}
 			expected := handover.Comparable(object.Object)
 			expected["apiVersion"] = kind.Version.String()

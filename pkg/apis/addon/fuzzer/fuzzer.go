@@ -51,7 +51,7 @@ var Funcs = func(serializer.CodecFactory) []any {
 			strategy.Type = addon.RolloutTypeProgressive
 		},
 		func(quantity *literal.Quantity, c randfill.Continue) {
-			quantity.JSON = strconv.Itoa(c.Intn(1000)) + "000"
+			quantity.JSON = strconv.Itoa(1+c.Intn(999)) + "000"
 		},
 		func(spec *addon.AddOnDeploymentConfigSpec, c randfill.Continue) {
 			c.FillNoCustom(spec)

@@ -44,10 +44,15 @@ func stampImport(ctx context.Context, c *cluster.ManagedCluster) {
 	// Where the cluster comes from, everyone with permission to update it could write who registered it.
 	setRequestedBy(c, "")
 	c.Finalizers = slices.DeleteFunc(c.Finalizers, func(finalizer string) bool { return finalizer == upstreamCleanupFinalizer })
-	accepted := meta.FindStatusCondition(c.Status.Conditions, clusterv1.ManagedClusterConditionHubAccepted) != nil
-	if c.Spec.HubAcceptsClient || accepted {
-		decide(ctx, c, c.Generation)
-		c.Status.Acceptance.EverAccepted = true
+	said := meta.FindStatusCondition(c.Status.Conditions, clusterv1.ManagedClusterConditionHubAccepted).DeepCopy()
+	if !c.Spec.HubAcceptsClient && said == nil {
+		return
+	}
+	decide(ctx, c, c.Generation)
+	c.Status.Acceptance.EverAccepted = true
+	if !c.Spec.HubAcceptsClient && said.Status == metav1.ConditionFalse {
+		// The import does not change what the hub says about a denied cluster.
+		meta.SetStatusCondition(&c.Status.Conditions, *said)
 	}
 }
 
