@@ -92,7 +92,7 @@ func (i *initializing) stepAside(ctx context.Context, objects []*unstructured.Un
 		versions[cli.APIServiceName(version)] = version
 	}
 	for _, object := range objects {
-		if slices.Contains(rolesOfOCM, object.GetName()) {
+		if object.GetKind() == "ClusterRole" && slices.Contains(rolesOfOCM, object.GetName()) {
 			_, err := i.Dynamic.Resource(rbacv1.SchemeGroupVersion.WithResource("clusterroles")).Get(ctx, object.GetName(), metav1.GetOptions{})
 			if err == nil {
 				continue
