@@ -71,7 +71,7 @@ func (i *initializing) probe(ctx context.Context, kube kubernetes.Interface) err
 		i.warn("cannot check whether the hub signs client certificates, since you have no permission: %s. If it does not, clusters cannot join with --registration-auth=%s.", printable(err.Error()), registerv1alpha1.DriverCSR)
 	case refusal != "":
 		i.warn(`the hub does not sign client certificates: %s.
-Clusters cannot join by --registration-auth=%s as long as that is so; they wait for a certificate.
+Clusters cannot join by --registration-auth=%s until it does; they wait for a certificate.
 If the hub is on Amazon EKS, which signs none: clusteradm init --registration-auth=%s --hub-cluster-arn ARN
 Otherwise start kube-controller-manager with --cluster-signing-cert-file and --cluster-signing-key-file, and run clusteradm init again.`,
 			printable(refusal), registerv1alpha1.DriverCSR, registerv1alpha1.DriverAWSIRSA)
