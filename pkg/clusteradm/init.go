@@ -557,7 +557,7 @@ func (i *initializing) stepAside(ctx context.Context, install *installer, object
 		versions[apiServiceName(version)] = version
 	}
 	for _, object := range objects {
-		if slices.Contains(rolesOfOCM, object.GetName()) {
+		if object.GetKind() == "ClusterRole" && slices.Contains(rolesOfOCM, object.GetName()) {
 			_, err := install.client.Resource(rbacv1.SchemeGroupVersion.WithResource("clusterroles")).Get(ctx, object.GetName(), metav1.GetOptions{})
 			if err == nil {
 				continue
