@@ -208,6 +208,34 @@ func TestRevokeContinuesAfterAnError(t *testing.T) {
 	}
 }
 
+// If the server ends between the two writes of a grant, or cannot narrow the role, a denied cluster can read its
+// denial nevertheless.
+func TestDeniedClusterWithoutBinding(t *testing.T) {
+	hub := fake.NewClientset()
+	groups := clusterv1.AgentGroups("cluster1")[:1]
+	broken := true
+	hub.PrependReactor("create", "clusterrolebindings", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return broken, nil, errors.New("ended")
+	})
+	if err := NewAccess(hub, nil).Grant(t.Context(), "cluster1", Agents{Groups: groups}, 60); err == nil {
+		t.Fatal("Grant() without its last writes = nil, want an error")
+	}
+	broken = false
+	access := cachedAccess(t, hub)
+	if err := access.Revoke(t.Context(), "cluster1"); err != nil {
+		t.Fatal(err)
+	}
+	for _, cluster := range []string{"cluster1", "never-granted"} {
+		if err := access.Regroup(t.Context(), cluster, groups); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bindings, err := hub.RbacV1().ClusterRoleBindings().List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(bindings.Items) != 1 || !equality.Semantic.DeepEqual(bindings.Items[0].Subjects, agentSubjects(groups)) {
+		t.Errorf("ClusterRoleBindings of denied clusters = %v, %v, want one of cluster1 for %v", bindings.Items, err, groups)
+	}
+}
+
 // A finalizer of another writer does not keep a binding in force.
 func TestRevokeOfABindingWithFinalizers(t *testing.T) {
 	hub := fake.NewClientset()

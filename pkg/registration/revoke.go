@@ -35,30 +35,25 @@ func (a *Access) Revoke(ctx context.Context, cluster string) error {
 }
 
 // Regroup binds the permissions that Revoke leaves to the given groups. A withdrawn claim changes the driver of a denied
-// cluster, and with it the groups of its agents. If groups is empty, the binding keeps its subjects.
+// cluster, and with it the groups of its agents. An interrupted grant or a failed revocation can leave the role without
+// its binding, and the agents must be able to read that they are denied. If groups is empty, the binding keeps its
+// subjects. Regroup creates nothing for a cluster without a role.
 func (a *Access) Regroup(ctx context.Context, cluster string, groups []string) error {
 	if sharesRole(cluster) || len(groups) == 0 {
 		return nil
 	}
-	name, subjects := accessName(cluster), agentSubjects(groups)
-	if a.cached != nil {
-		binding, err := a.cached.ClusterRoleBindings.Get(name)
-		if apierrors.IsNotFound(err) || err == nil && equality.Semantic.DeepEqual(binding.Subjects, subjects) {
+	err := a.keepClusterRoleBinding(ctx, cluster, groups, false)
+	if errors.Is(err, errIncomplete) {
+		_, err = a.hub.RbacV1().ClusterRoles().Get(ctx, accessName(cluster), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
 			return nil
 		}
-	}
-	bindings := a.hub.RbacV1().ClusterRoleBindings()
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		binding, err := bindings.Get(ctx, name, metav1.GetOptions{})
-		if err != nil || equality.Semantic.DeepEqual(binding.Subjects, subjects) {
-			return err
+		if err == nil {
+			err = a.keepClusterRoleBinding(ctx, cluster, groups, true)
 		}
-		binding.Subjects = subjects
-		_, err = bindings.Update(ctx, binding, metav1.UpdateOptions{})
-		return err
-	})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("changing the groups of ClusterRoleBinding %s: %w", name, err)
+	}
+	if err != nil && !errors.Is(err, ErrTerminating) {
+		return fmt.Errorf("changing the groups of ManagedCluster %q: %w", cluster, err)
 	}
 	return nil
 }

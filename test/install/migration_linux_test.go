@@ -496,6 +496,9 @@ func TestMigration(t *testing.T) {
 	if role, err := h.kube.RbacV1().ClusterRoles().Get(t.Context(), "open-cluster-management:bootstrap", metav1.GetOptions{}); err != nil || !slices.Contains(role.Rules[0].Verbs, "list") {
 		t.Errorf("ClusterRole of agents of OCM that join, after init = %v, %v, want the rules of OCM", role.Rules, err)
 	}
+	if _, err := h.kube.RbacV1().ClusterRoleBindings().Get(t.Context(), "open-cluster-management:bootstrap", metav1.GetOptions{}); err != nil {
+		t.Errorf("ClusterRoleBinding of tokens of the server, after init = %v, want it", err)
+	}
 	h.refusesInvalid(t)
 	t.Log(h.run(t, "clusteradm", "migrate", "--to", "server", "--dry-run"))
 
