@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/seed"
 )
@@ -73,7 +74,7 @@ var corpus = []struct {
 // inputs. TestCorpus does not measure the cost of inputs; make hostile does.
 func TestCorpus(t *testing.T) {
 	framework.Slots(t, 2)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Scaled(20*time.Minute))
 	defer cancel()
 	site := framework.Must(NewSite(ctx, t.TempDir()))(t)
 	framework.KillLater(t, site.Stop)

@@ -22,7 +22,7 @@ import (
 const (
 	// supersededGrace is the time that a pending request may take after the ManifestWork is
 	// deleted.
-	supersededGrace = time.Second
+	supersededGrace = 5 * time.Second
 )
 
 // Tenants that do not depend on the content of a ManifestWork.
