@@ -131,7 +131,16 @@ func (a *adoption) run(ctx context.Context, args []string) error {
 		{Name: "start the controllers of the server", Run: func(ctx context.Context) error { return handover.Release(ctx, a.Kube) }},
 		{Name: "record the end of the adoption", Run: func(ctx context.Context) error { return a.record(ctx, handover.AdoptionDone) }},
 	}
-	if a.phase == "" || a.phase == phaseImporting {
+	switch a.phase {
+	case phaseRaising:
+		held, err := handover.Held(ctx, a.Kube)
+		if err != nil {
+			return err
+		}
+		if !held {
+			steps = steps[len(steps)-1:] // the controllers run, so only the record of the end is missing
+		}
+	default:
 		steps = append([]handover.Step{
 			{Name: "check all objects", Run: a.check},
 			{Name: "record the adoption", Run: func(ctx context.Context) error { return a.record(ctx, phaseImporting) }},
