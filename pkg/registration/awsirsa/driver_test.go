@@ -113,7 +113,7 @@ type setting struct {
 	options Options
 }
 
-const foreign = "- rolearn: arn:aws:iam::111122223333:role/nodes\n  username: nodes\n  groups:\n    - system:nodes\n"
+const foreign = "- rolearn: arn:aws:iam::111122223333:role/nodes\n  username: nodes\n  groups:\n  - system:nodes\n"
 
 func newSetting(t *testing.T) *setting {
 	t.Helper()

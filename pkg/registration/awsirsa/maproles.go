@@ -1,7 +1,6 @@
 package awsirsa
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -100,7 +99,7 @@ func addMapping(text string, wanted mapping) (string, error) {
 	if len(present) == 1 && reflect.DeepEqual(present[0], wanted.value()) {
 		return text, nil
 	}
-	block, err := yaml.Marshal([]mapping{wanted})
+	block, err := encode([]mapping{wanted})
 	if err != nil {
 		return "", err
 	}
@@ -110,11 +109,11 @@ func addMapping(text string, wanted mapping) (string, error) {
 		if comments != "" {
 			comments += "\n"
 		}
-		return list.checked(comments + string(block))
+		return list.checked(comments + block)
 	}
 	list.remove(wanted.RoleARN)
 	added := &yaml.Node{}
-	if err := yaml.Unmarshal(block, added); err != nil {
+	if err := yaml.Unmarshal([]byte(block), added); err != nil {
 		return "", err
 	}
 	list.sequence.Content = append(list.sequence.Content, added.Content[0].Content...)
@@ -150,13 +149,21 @@ func (l *roleList) remove(roleARN string) {
 // encode encodes the list with its comments.
 func (l *roleList) encode() (string, error) {
 	l.sequence.Style = 0
-	var out bytes.Buffer
-	encoder := yaml.NewEncoder(&out)
-	encoder.SetIndent(2)
-	if err := errors.Join(encoder.Encode(l.document), encoder.Close()); err != nil {
+	text, err := encode(l.document)
+	if err != nil {
 		return "", err
 	}
-	return l.checked(out.String())
+	return l.checked(text)
+}
+
+// encode returns YAML in the layout of AWS and eksctl.
+func encode(value any) (string, error) {
+	var out strings.Builder
+	encoder := yaml.NewEncoder(&out)
+	encoder.SetIndent(2)
+	encoder.CompactSeqIndent()
+	err := errors.Join(encoder.Encode(value), encoder.Close())
+	return out.String(), err
 }
 
 // checked returns a text, or an error if it does not contain the entries of the list.

@@ -9,9 +9,9 @@ import (
 
 const (
 	ours   = "arn:aws:iam::111122223333:role/ocm-hub-79e99112993014816615711cbd35a9bc"
-	nodes  = "- rolearn: arn:aws:iam::111122223333:role/nodes # of the node group\n  username: system:node:{{EC2PrivateDNSName}}\n  groups:\n    - system:bootstrappers\n    - system:nodes\n"
+	nodes  = "- rolearn: arn:aws:iam::111122223333:role/nodes # of the node group\n  username: system:node:{{EC2PrivateDNSName}}\n  groups:\n  - system:bootstrappers\n  - system:nodes\n"
 	people = "# Who is on call.\n- groups: [\"system:masters\"]\n  rolearn: 'arn:aws:iam::111122223333:role/admin'\n  username: admin\n"
-	entry  = "- rolearn: " + ours + "\n  username: cluster1\n  groups:\n    - system:open-cluster-management:cluster1\n"
+	entry  = "- rolearn: " + ours + "\n  username: cluster1\n  groups:\n  - system:open-cluster-management:cluster1\n"
 )
 
 var cluster1 = mapping{RoleARN: ours, Username: "cluster1", Groups: []string{"system:open-cluster-management:cluster1"}}
