@@ -150,7 +150,7 @@ func (h *Hub) Source(cluster, account string, options Options) (*Source, error) 
 func (s *Source) Config(ctx context.Context) (*rest.Config, error) {
 	idle := false
 	for {
-		config, missing, running, changed := s.config()
+		config, running, changed, missing := s.config()
 		if missing == nil {
 			return config, nil
 		}
@@ -171,7 +171,7 @@ func (s *Source) Config(ctx context.Context) (*rest.Config, error) {
 
 // config returns the configuration, or the reason, on a single line, why there is none yet. changed is closed when
 // that or running changes.
-func (s *Source) config() (config *rest.Config, missing error, running bool, changed <-chan struct{}) {
+func (s *Source) config() (config *rest.Config, running bool, changed <-chan struct{}, missing error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch secret, address := s.secret.problem, s.address.problem; {
@@ -186,7 +186,7 @@ func (s *Source) config() (config *rest.Config, missing error, running bool, cha
 			WrapTransport:   s.wrap,
 		}
 	}
-	return config, missing, s.running, s.changed
+	return config, s.running, s.changed, missing
 }
 
 // observeSecret stores the state of the Secret, which is nil if there is none.

@@ -359,12 +359,12 @@ func conditionsBefore(old *rbacv1alpha1.ResourceStatus) map[permissions.ObjectKe
 		kindClusterRole: old.ClusterRoles, kindClusterRoleBinding: old.ClusterRoleBindings,
 	} {
 		for _, o := range objects {
-			before[permissions.ObjectKey{kind, "", o.Name}] = o.Conditions
+			before[permissions.ObjectKey{Kind: kind, Name: o.Name}] = o.Conditions
 		}
 	}
 	for kind, objects := range map[string][]rbacv1alpha1.NamespacedResourceStatus{kindRole: old.Roles, kindRoleBinding: old.RoleBindings} {
 		for _, o := range objects {
-			before[permissions.ObjectKey{kind, o.Namespace, o.Name}] = o.Conditions
+			before[permissions.ObjectKey{Kind: kind, Namespace: o.Namespace, Name: o.Name}] = o.Conditions
 		}
 	}
 	return before
