@@ -1,5 +1,5 @@
 // +k8s:deepcopy-gen=package
 
-// Package authentication contains the internal types of the group authentication.open-cluster-management.io, which the server uses regardless
-// of the version of a request. They have the fields of one version.
+// Package authentication contains the internal types of the group authentication.open-cluster-management.io, which the
+// server uses regardless of the version of a request. They have the fields of one version.
 package authentication

@@ -1,5 +1,5 @@
 // +k8s:deepcopy-gen=package
 
-// Package work contains the internal types of the group work.open-cluster-management.io, which the server uses regardless
-// of the version of a request. They have the fields of one version.
+// Package work contains the internal types of the group work.open-cluster-management.io, which the server uses
+// regardless of the version of a request. They have the fields of one version.
 package work

@@ -171,10 +171,10 @@ func Convert_v1beta1_ClusterManagementAddOnSpec_To_v1alpha1_ClusterManagementAdd
 		out.SupportedConfigs = make([]v1alpha1.ConfigMeta, 0, len(in.DefaultConfigs))
 	}
 	for _, config := range in.DefaultConfigs {
-		kind := v1alpha1.ConfigMeta{ConfigGroupResource: v1alpha1.ConfigGroupResource(config.ConfigGroupResource)}
+		kind := v1alpha1.ConfigMeta{ConfigGroupResource: config.ConfigGroupResource}
 		// The validation rejects the reserved name with a namespace, which would be lost.
 		if config.Name != NoDefaultConfigName || config.Namespace != nil {
-			kind.DefaultConfig = &v1alpha1.ConfigReferent{Namespace: config.Namespace, Name: config.Name}
+			kind.DefaultConfig = &config.ConfigReferent
 		}
 		out.SupportedConfigs = append(out.SupportedConfigs, kind)
 	}
