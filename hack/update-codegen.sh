@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Generates, from the types in pkg/apis: deepcopy, defaults, conversion, OpenAPI,
+# Generates, from the types in pkg/apis: deepcopy, defaults, conversion, registration, OpenAPI,
 # apply configurations, typed clientset, listers and informers.
 # All tools come from the k8s.io/code-generator version in go.mod and are
 # installed into bin/tools.
@@ -24,6 +24,9 @@ KUBE_CODEGEN_READONLY_PKGS+=(k8s.io/api/rbac/v1 k8s.io/apimachinery/pkg/util/int
 
 echo "== helpers"
 kube::codegen::gen_helpers --boilerplate hack/boilerplate.go.txt pkg/apis
+
+echo "== registration"
+kube::codegen::gen_register --boilerplate hack/boilerplate.go.txt pkg/apis
 
 echo "== openapi"
 kube::codegen::gen_openapi \

@@ -10,7 +10,6 @@ package permissions
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"time"
@@ -284,21 +283,10 @@ func upToDate(stored, rendered *workv1.ManifestWork) bool {
 		return false
 	}
 	for i := range a.Workload.Manifests {
-		if !sameJSON(a.Workload.Manifests[i].Raw, b.Workload.Manifests[i].Raw) {
+		if !workv1.SameJSON(a.Workload.Manifests[i].Raw, b.Workload.Manifests[i].Raw) {
 			return false
 		}
 	}
 	a.Workload, b.Workload = workv1.ManifestsTemplate{}, workv1.ManifestsTemplate{}
 	return equality.Semantic.DeepEqual(a, b)
-}
-
-func sameJSON(a, b []byte) bool {
-	if string(a) == string(b) {
-		return true
-	}
-	var x, y any
-	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
-		return false
-	}
-	return equality.Semantic.DeepEqual(x, y)
 }

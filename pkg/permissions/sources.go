@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	rbacclient "k8s.io/client-go/kubernetes/typed/rbac/v1"
 	rbaclisters "k8s.io/client-go/listers/rbac/v1"
+	"k8s.io/utils/ptr"
 
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
@@ -129,17 +130,11 @@ func (s *Sources) rules(ctx context.Context, key render.HubRoleKey, ask bool) ([
 		if err != nil && ask {
 			role, err = s.HubRoles.ClusterRoles().Get(ctx, key.Name, metav1.GetOptions{})
 		}
-		if err != nil {
-			return nil, err
-		}
-		return role.Rules, nil
+		return ptr.Deref(role, rbacv1.ClusterRole{}).Rules, err
 	}
 	role, err := s.CachedRoles.Roles(key.Namespace).Get(key.Name)
 	if err != nil && ask {
 		role, err = s.HubRoles.Roles(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 	}
-	if err != nil {
-		return nil, err
-	}
-	return role.Rules, nil
+	return ptr.Deref(role, rbacv1.Role{}).Rules, err
 }

@@ -94,14 +94,10 @@ func readCode(t *testing.T) code {
 						found.conditions[value] = files.Position(node.Pos())
 					}
 				}
-			case *ast.CompositeLit:
-				if of, ok := node.Type.(*ast.IndexExpr); ok && nameOf(of.X) == "ServerStatus" {
-					for _, element := range node.Elts {
-						if pair, ok := element.(*ast.KeyValueExpr); ok && nameOf(pair.Key) == "Name" {
-							if value, ok := text(pair.Value); ok {
-								found.statuses[value] = files.Position(node.Pos())
-							}
-						}
+			case *ast.KeyValueExpr:
+				if nameOf(node.Key) == "ServerStatus" {
+					if value, ok := text(node.Value); ok {
+						found.statuses[value] = files.Position(node.Pos())
 					}
 				}
 			}

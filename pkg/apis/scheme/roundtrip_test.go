@@ -13,34 +13,21 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/randfill"
 
-	addonfuzzer "open-cluster-management.io/hub-apiserver/pkg/apis/addon/fuzzer"
-	authenticationfuzzer "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/fuzzer"
-	clusterfuzzer "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/fuzzer"
-	rbacfuzzer "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/fuzzer"
-	workfuzzer "open-cluster-management.io/hub-apiserver/pkg/apis/work/fuzzer"
 	"open-cluster-management.io/hub-apiserver/test/seed"
-)
-
-var fuzzerFuncs = fuzzer.MergeFuzzerFuncs(
-	metafuzzer.Funcs,
-	addonfuzzer.Funcs,
-	authenticationfuzzer.Funcs,
-	clusterfuzzer.Funcs,
-	rbacfuzzer.Funcs,
-	workfuzzer.Funcs,
 )
 
 const groupSuffix = ".open-cluster-management.io"
 
-func filler(t *testing.T) *randfill.Filler {
-	return fuzzer.FuzzerFor(fuzzerFuncs, rand.NewSource(int64(seed.Of(t))), Codecs)
+func filler(t *testing.T, funcs ...fuzzer.FuzzerFuncs) *randfill.Filler {
+	funcs = append(funcs, metafuzzer.Funcs, validFuncs)
+	return fuzzer.FuzzerFor(fuzzer.MergeFuzzerFuncs(funcs...), rand.NewSource(int64(seed.Of(t))), Codecs)
 }
 
 func TestRoundTrip(t *testing.T) {
 	for gvk, goType := range Scheme.AllKnownTypes() {
 		if gvk.Version == runtime.APIVersionInternal && strings.HasPrefix(goType.PkgPath(), "open-cluster-management.io/") {
 			t.Run(gvk.String(), func(t *testing.T) {
-				roundtrip.RoundTripSpecificKindWithoutProtobuf(t, gvk, Scheme, Codecs, filler(t), nil)
+				roundtrip.RoundTripSpecificKindWithoutProtobuf(t, gvk, Scheme, Codecs, filler(t, storedFuncs), nil)
 			})
 		}
 	}

@@ -27,6 +27,14 @@ func Supported[T ~string](value T, fldPath *field.Path, supported ...T) field.Er
 	return field.ErrorList{field.NotSupported(fldPath, value, supported)}
 }
 
+// Optional returns an error if a value is neither empty nor in supported.
+func Optional[T ~string](value T, fldPath *field.Path, supported ...T) field.ErrorList {
+	if value == "" {
+		return nil
+	}
+	return Supported(value, fldPath, supported...)
+}
+
 // Name returns an error for each problem that check finds in a name. check may be any of the name
 // functions of k8s.io/apimachinery/pkg/api/validation.
 func Name(name string, fldPath *field.Path, check func(name string, prefix bool) []string) field.ErrorList {

@@ -6,7 +6,7 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"open-cluster-management.io/hub-apiserver/pkg/apis/fieldtest"
+	"open-cluster-management.io/hub-apiserver/test/fieldtest"
 )
 
 func TestChecks(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
-	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication"
+	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz"
 )
 
@@ -16,6 +16,6 @@ const accounts = "managedserviceaccounts"
 // Forbidden error if not, or an InternalError.
 func Bind(ctx context.Context, a authorizer.Authorizer, namespace, account string) error {
 	return authz.Check(ctx, a, authorizationv1.ResourceAttributes{
-		Verb: "bind", Group: authentication.GroupName, Version: "*", Resource: accounts, Namespace: namespace, Name: account,
-	}, authentication.Resource(accounts), "bind this ManagedServiceAccount to users")
+		Verb: "bind", Group: authenticationv1beta1.GroupName, Version: "*", Resource: accounts, Namespace: namespace, Name: account,
+	}, authenticationv1beta1.Resource(accounts), "bind this ManagedServiceAccount to users")
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication"
+	authenticationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1alpha1"
 )
 
 // stored contains the bindings of all namespaces.
@@ -41,8 +42,8 @@ func (r reported) ServiceAccount(_ context.Context, namespace, account string) (
 func bindingOf(namespace, account string, subjects ...rbacv1.Subject) authentication.ManagedServiceAccountBinding {
 	return authentication.ManagedServiceAccountBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account + "-users"},
-		Spec: authentication.ManagedServiceAccountBindingSpec{
-			Ref: authentication.ManagedServiceAccountReference{Namespace: namespace, Name: account}, Subjects: subjects,
+		Spec: authenticationv1alpha1.ManagedServiceAccountBindingSpec{
+			Ref: authenticationv1alpha1.ManagedServiceAccountReference{Namespace: namespace, Name: account}, Subjects: subjects,
 		},
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication"
-	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz"
 )
 
@@ -63,7 +63,7 @@ func NewChecker(options Options) *Checker { return &Checker{options: options} }
 // Check returns nil if the caller may use the executor of a ManifestWork, which is nil if
 // the spec has none, and the former executors, which the update replaces. Otherwise it
 // returns a Forbidden error that contains the missing rule, or an InternalError.
-func (c *Checker) Check(ctx context.Context, namespace, name string, executor *work.ManifestWorkExecutor, former ...*work.ManifestWorkExecutor) error {
+func (c *Checker) Check(ctx context.Context, namespace, name string, executor *workv1.ManifestWorkExecutor, former ...*workv1.ManifestWorkExecutor) error {
 	q := question{namespace: namespace, work: name}
 	all, err := c.check(ctx, q, executor)
 	q.former = true
@@ -87,11 +87,11 @@ func (c *Checker) Check(ctx context.Context, namespace, name string, executor *w
 func (c *Checker) CheckOwners(ctx context.Context, namespace, name string) error {
 	access := ResourceAttributes(namespace, name)
 	access.Verb = "delete"
-	return authz.Check(ctx, c.options.Authorizer, access, work.Resource(resource), "add owner references, with which a ManifestWork is deleted")
+	return authz.Check(ctx, c.options.Authorizer, access, workv1.Resource(resource), "add owner references, with which a ManifestWork is deleted")
 }
 
 // check checks one executor. The verdict is empty if the check fails internally.
-func (c *Checker) check(ctx context.Context, q question, executor *work.ManifestWorkExecutor) (verdict, error) {
+func (c *Checker) check(ctx context.Context, q question, executor *workv1.ManifestWorkExecutor) (verdict, error) {
 	switch {
 	case executor == nil && c.options.NilExecutor == Deny && !q.former:
 		return verdict{forbid, "spec.executor is required on this hub"},
@@ -120,7 +120,7 @@ func (c *Checker) check(ctx context.Context, q question, executor *work.Manifest
 // An empty namespace stands for all clusters.
 func ResourceAttributes(namespace, name string) authorizationv1.ResourceAttributes {
 	return authorizationv1.ResourceAttributes{
-		Verb: "execute-as", Group: work.GroupName, Version: "v1", Resource: resource, Namespace: namespace, Name: name,
+		Verb: "execute-as", Group: workv1.GroupName, Version: "v1", Resource: resource, Namespace: namespace, Name: name,
 	}
 }
 

@@ -15,15 +15,15 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
-	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
 const deployerRule = `{apiGroups: [work.open-cluster-management.io], resources: [manifestworks], resourceNames: ["system:serviceaccount:apps:deployer"], verbs: [execute-as]}`
 
-func named(namespace, name string) *work.ManifestWorkExecutor {
-	return &work.ManifestWorkExecutor{Subject: work.ManifestWorkExecutorSubject{
-		Type:           work.ExecutorSubjectTypeServiceAccount,
-		ServiceAccount: &work.ManifestWorkSubjectServiceAccount{Namespace: namespace, Name: name},
+func named(namespace, name string) *workv1.ManifestWorkExecutor {
+	return &workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{
+		Type:           workv1.ExecutorSubjectTypeServiceAccount,
+		ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: namespace, Name: name},
 	}}
 }
 
@@ -58,7 +58,7 @@ func TestCheck(t *testing.T) {
 		caller   user.Info
 		hub      hubSays
 		options  Options
-		executor *work.ManifestWorkExecutor
+		executor *workv1.ManifestWorkExecutor
 		// allowed, forbidden or error.
 		want  string
 		texts []string
@@ -115,7 +115,7 @@ func TestCheck(t *testing.T) {
 			want: "error", texts: []string{"etcd is down"}, asked: "alice system:serviceaccount:apps:deployer",
 		},
 		"no ServiceAccount": {
-			caller: alice, hub: hubSays{allows: true}, executor: &work.ManifestWorkExecutor{},
+			caller: alice, hub: hubSays{allows: true}, executor: &workv1.ManifestWorkExecutor{},
 			want: "forbidden", texts: []string{"names no ServiceAccount"}, recorded: "forbid: ",
 		},
 		"no executor": {caller: alice, options: Options{NilExecutor: Allow}, want: "allowed"},
@@ -232,7 +232,7 @@ func TestExecutorReplaced(t *testing.T) {
 	)
 	for name, test := range map[string]struct {
 		mode         NilExecutor
-		former, next *work.ManifestWorkExecutor
+		former, next *workv1.ManifestWorkExecutor
 		may          []string
 		// bound is true if a binding allows the deployer.
 		bound bool
@@ -320,7 +320,7 @@ func TestNamesAreDistinct(t *testing.T) {
 	})
 	checker := NewChecker(Options{Authorizer: hub, NilExecutor: Check})
 	ctx := request.WithUser(t.Context(), &user.DefaultInfo{Name: "alice"})
-	for _, executor := range []*work.ManifestWorkExecutor{nil, named("open-cluster-management-agent", "klusterlet-work-sa"), named("a", "b")} {
+	for _, executor := range []*workv1.ManifestWorkExecutor{nil, named("open-cluster-management-agent", "klusterlet-work-sa"), named("a", "b")} {
 		if err := checker.Check(ctx, "c1", "w", executor); err != nil {
 			t.Fatal(err)
 		}

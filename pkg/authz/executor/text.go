@@ -7,7 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
@@ -51,5 +51,5 @@ func (c *Checker) isAccount(ctx context.Context, q question) bool {
 }
 
 func (q question) refuse(cause error) error {
-	return apierrors.NewForbidden(work.Resource(resource), q.work, cause)
+	return apierrors.NewForbidden(workv1.Resource(resource), q.work, cause)
 }

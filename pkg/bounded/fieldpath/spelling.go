@@ -3,9 +3,9 @@ package fieldpath
 import (
 	"encoding/json"
 	"errors"
+	"regexp"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 )
 
 // The name of a field with dots has two spellings: .requests\.cpu as in kubectl, and ['requests.cpu'] as in RFC 9535.
@@ -22,98 +22,41 @@ type named struct {
 	brackets, double bool
 }
 
+// quoted matches a name in brackets, and escape a character after a backslash.
+const quoted = `(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')`
+
+var inBrackets, escape = regexp.MustCompile(`(?s)` + quoted), regexp.MustCompile(`(?s)\\(.)`)
+
+// parts matches the parts of a path or an expression that name fields, and string literals. A literal without an end ends
+// with the text. The prefix r marks a literal without escapes.
+var parts = regexp.MustCompile(`(?s)` + strings.Join([]string{
+	`\[[ \t]*` + quoted + `(?:[ \t]*,[ \t]*` + quoted + `)*[ \t]*\]`,
+	`\.(?:\\.|[-_/\pL\p{Nd}])*`,
+	`[rR]"""(?:.*?"""|.*)`, `[rR]'''(?:.*?'''|.*)`, `[rR]"[^"]*"?`, `[rR]'[^']*'?`,
+	`"""(?:(?:\\.|[^\\])*?"""|.*)`, `'''(?:(?:\\.|[^\\])*?'''|.*)`,
+	`"(?:\\.|[^"\\])*["\\]?`, `'(?:\\.|[^'\\])*['\\]?`, "`[^`]*`?",
+	`\\.`,
+}, "|"))
+
 // respell replaces the parts of a path or an expression that name fields in brackets, or by names with a backslash. It
 // keeps string literals.
 func respell(text string, write func(named) string) string {
-	var out strings.Builder
-	for i := 0; i < len(text); {
-		part, size := named{}, 1
-		switch c := text[i]; c {
-		case '[':
-			part, size = bracketed(text[i:])
-		case '.':
-			part, size = escaped(text[i:])
-		case '"', '\'', '`':
-			size = literal(text[i:], i > 0 && (text[i-1] == 'r' || text[i-1] == 'R'))
-		case '\\':
-			size = min(2, len(text)-i)
-		}
-		if part.names != nil {
-			out.WriteString(write(part))
-		} else {
-			out.WriteString(text[i : i+size])
-		}
-		i += size
-	}
-	return out.String()
-}
-
-// bracketed returns the names in the brackets at the start of text, and the size of the brackets. If they contain anything
-// else than quoted names, it returns no names and the size of the opening bracket.
-func bracketed(text string) (named, int) {
-	at := 1
-	space := func() { at += len(text[at:]) - len(strings.TrimLeft(text[at:], " \t")) }
-	part := named{brackets: true}
-	for {
-		space()
-		if at == len(text) || text[at] != '\'' && text[at] != '"' {
-			return named{}, 1
-		}
-		part.double = part.double || text[at] == '"'
-		size := literal(text[at:], false)
-		if size < 2 || text[at+size-1] != text[at] {
-			return named{}, 1
-		}
-		part.names = append(part.names, unescape(text[at+1:at+size-1]))
-		at += size
-		space()
+	return parts.ReplaceAllStringFunc(text, func(text string) string {
+		part := named{text: text}
 		switch {
-		case at < len(text) && text[at] == ',':
-			at++
-		case at < len(text) && text[at] == ']':
-			part.text = text[:at+1]
-			return part, at + 1
+		case text[0] == '[':
+			part.brackets = true
+			for _, name := range inBrackets.FindAllString(text, -1) {
+				part.double = part.double || name[0] == '"'
+				part.names = append(part.names, unescape(name[1:len(name)-1]))
+			}
+		case text[0] == '.' && strings.Contains(text, `\`):
+			part.names = []string{unescape(text[1:])}
 		default:
-			return named{}, 1
+			return text
 		}
-	}
-}
-
-// escaped returns the name after the dot at the start of text if it contains a backslash, and its size with the dot.
-func escaped(text string) (named, int) {
-	at, found := 1, false
-	for at < len(text) {
-		r, size := utf8.DecodeRuneInString(text[at:])
-		if r == '\\' && at+size < len(text) {
-			found = true
-			_, next := utf8.DecodeRuneInString(text[at+size:])
-			size += next
-		} else if !isNameRune(r) {
-			break
-		}
-		at += size
-	}
-	if !found {
-		return named{}, 1
-	}
-	return named{text: text[:at], names: []string{unescape(text[1:at])}}, at
-}
-
-// literal returns the size of the string literal at the start of text. A raw literal has no escapes.
-func literal(text string, raw bool) int {
-	quote := text[:1]
-	if triple := strings.Repeat(quote, 3); strings.HasPrefix(text, triple) {
-		quote = triple
-	}
-	for at := len(quote); at < len(text); at++ {
-		switch {
-		case text[at] == '\\' && !raw:
-			at++
-		case strings.HasPrefix(text[at:], quote):
-			return at + len(quote)
-		}
-	}
-	return len(text)
+		return write(part)
+	})
 }
 
 // isNameRune reports whether a name of a field may contain a rune without a backslash.
@@ -122,16 +65,7 @@ func isNameRune(r rune) bool {
 }
 
 // unescape removes the backslashes before other characters.
-func unescape(text string) string {
-	var name strings.Builder
-	for i := 0; i < len(text); i++ {
-		if text[i] == '\\' && i+1 < len(text) {
-			i++
-		}
-		name.WriteByte(text[i])
-	}
-	return name.String()
-}
+func unescape(text string) string { return escape.ReplaceAllString(text, "$1") }
 
 // Field returns the spelling of a field in a JSON path, .na\.me.
 func Field(name string) string {

@@ -138,8 +138,6 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &addonv1beta1.ConfigGroupResourceApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("ConfigReference"):
 		return &addonv1beta1.ConfigReferenceApplyConfiguration{}
-	case v1beta1.SchemeGroupVersion.WithKind("ConfigReferent"):
-		return &addonv1beta1.ConfigReferentApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("ConfigSpecHash"):
 		return &addonv1beta1.ConfigSpecHashApplyConfiguration{}
 	case v1beta1.SchemeGroupVersion.WithKind("ContainerResourceRequirements"):

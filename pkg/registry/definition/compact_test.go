@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 
+	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
@@ -17,17 +17,11 @@ import (
 // TestCompactCodec decodes two versions of an object. The lists have no spare capacity, and the
 // versions share their short strings.
 func TestCompactCodec(t *testing.T) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{work.AddToScheme, workv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	plain := serializer.NewCodecFactory(scheme).LegacyCodec(workv1.SchemeGroupVersion)
+	plain := scheme.Codecs.LegacyCodec(workv1.SchemeGroupVersion)
 	stored := &work.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "w", Labels: map[string]string{"a": "b"}, Finalizers: []string{"f"}}}
 	for i := range 33 {
-		stored.Status.ResourceStatus.Manifests = append(stored.Status.ResourceStatus.Manifests, work.ManifestCondition{
-			ResourceMeta: work.ManifestResourceMeta{Ordinal: int32(i), Kind: "ConfigMap", Name: fmt.Sprint(i)},
+		stored.Status.ResourceStatus.Manifests = append(stored.Status.ResourceStatus.Manifests, workv1.ManifestCondition{
+			ResourceMeta: workv1.ManifestResourceMeta{Ordinal: int32(i), Kind: "ConfigMap", Name: fmt.Sprint(i)},
 			Conditions:   []metav1.Condition{{Type: "Applied", Message: fmt.Sprintf("%0100d", i)}, {Type: "Available"}, {Type: "Other"}},
 		})
 	}

@@ -174,55 +174,39 @@ func (r *Resource) serveCounter(store *genericregistry.Store) {
 	if r.Counter == nil {
 		return
 	}
-	r.Counter.Serve(&source{store: store, resource: r}, r.New())
+	r.Counter.Serve(r.source(store), r.New())
 	store.AfterDelete = func(obj runtime.Object, _ *metav1.DeleteOptions) { r.Counter.Deleted(obj) }
 }
 
 // source lists and watches a store in this process. It returns the objects of the watch cache
 // in the internal version, without encoding them.
-type source struct {
-	store    *genericregistry.Store
-	resource *Resource
-}
-
-var _ cache.ListerWatcherWithContext = &source{}
-
-// List implements cache.ListerWatcher.
-func (s *source) List(options metav1.ListOptions) (runtime.Object, error) {
-	return s.ListWithContext(context.Background(), options)
-}
-
-// Watch implements cache.ListerWatcher.
-func (s *source) Watch(options metav1.ListOptions) (watch.Interface, error) {
-	return s.WatchWithContext(context.Background(), options)
-}
-
-// ListWithContext implements cache.ListerWithContext.
-func (s *source) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-	internal, err := internalOptions(options)
-	if err != nil {
-		return nil, err
+func (r *Resource) source(store *genericregistry.Store) cache.ListerWatcher {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			internal, err := internalOptions(options)
+			if err != nil {
+				return nil, err
+			}
+			return store.List(r.requestContext(ctx, store, "list", metav1.NamespaceAll), internal)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			internal, err := internalOptions(options)
+			if err != nil {
+				return nil, err
+			}
+			events, err := store.Watch(r.requestContext(ctx, store, "watch", metav1.NamespaceAll), internal)
+			if err != nil {
+				return nil, err
+			}
+			return watch.Filter(events, func(event watch.Event) (watch.Event, bool) {
+				// The watch cache wraps the objects of an event for three or more watchers, to encode them once.
+				if wrapped, ok := event.Object.(runtime.CacheableObject); ok {
+					event.Object = wrapped.GetObject()
+				}
+				return event, true
+			}), nil
+		},
 	}
-	return s.store.List(s.resource.requestContext(ctx, s.store, "list", metav1.NamespaceAll), internal)
-}
-
-// WatchWithContext implements cache.WatcherWithContext.
-func (s *source) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	internal, err := internalOptions(options)
-	if err != nil {
-		return nil, err
-	}
-	events, err := s.store.Watch(s.resource.requestContext(ctx, s.store, "watch", metav1.NamespaceAll), internal)
-	if err != nil {
-		return nil, err
-	}
-	return watch.Filter(events, func(event watch.Event) (watch.Event, bool) {
-		// The watch cache wraps the objects of an event for three or more watchers, to encode them once.
-		if wrapped, ok := event.Object.(runtime.CacheableObject); ok {
-			event.Object = wrapped.GetObject()
-		}
-		return event, true
-	}), nil
 }
 
 func internalOptions(options metav1.ListOptions) (*metainternalversion.ListOptions, error) {

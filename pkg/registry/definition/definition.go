@@ -10,8 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apiserver/pkg/registry/rest"
 
+	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/callers"
 	"open-cluster-management.io/hub-apiserver/pkg/quota"
 )
@@ -32,10 +34,6 @@ type Resource struct {
 	Versions []schema.GroupVersion
 	// Stored is the version in which objects are stored. The default is the first of Versions.
 	Stored schema.GroupVersion
-
-	// New and NewList return the internal types.
-	New     func() runtime.Object
-	NewList func() runtime.Object
 
 	// Strategy is a *Strategy[T] of the internal type T.
 	Strategy AnyStrategy
@@ -98,6 +96,18 @@ func (r *Resource) StoredVersion() schema.GroupVersion {
 
 func (r *Resource) groupKind() schema.GroupKind { return r.Versions[0].WithKind(r.Kind).GroupKind() }
 
+// New returns an empty object of the internal type.
+func (r *Resource) New() runtime.Object { return r.newInternal(r.Kind) }
+
+// NewList returns an empty list of the internal type.
+func (r *Resource) NewList() runtime.Object { return r.newInternal(r.Kind + "List") }
+
+func (r *Resource) newInternal(kind string) runtime.Object {
+	obj, err := scheme.Scheme.New(schema.GroupVersionKind{Group: r.Group(), Version: runtime.APIVersionInternal, Kind: kind})
+	utilruntime.Must(err)
+	return obj
+}
+
 // GroupResource returns the resource as it appears in error messages.
 func (r *Resource) GroupResource() schema.GroupResource {
 	return schema.GroupResource{Group: r.Group(), Resource: r.Name}
@@ -138,6 +148,6 @@ type Columns[T runtime.Object] []Column[T]
 
 // ColumnSet is a Columns of any type.
 type ColumnSet interface {
-	definitions(wide bool) []metav1.TableColumnDefinition
-	cells(obj runtime.Object, wide bool) []any
+	definitions() (narrow, wide []metav1.TableColumnDefinition)
+	cells(obj runtime.Object) (narrow, wide []any)
 }

@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -27,6 +26,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/refusal"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
 	addonclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/addon/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/quota"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
@@ -44,8 +44,7 @@ const (
 // newRow returns a row that uses every part of a Strategy. Its type stands for any type that has two
 // versions: the install namespace is the spec, and only the server writes status.kubeClientDriver.
 func newRow() definition.Resource {
-	validate := func(a *addon.ManagedClusterAddOn) field.ErrorList {
-		errs := apivalidation.ValidateObjectMeta(&a.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	check := func(a *addon.ManagedClusterAddOn) (errs field.ErrorList) {
 		if a.Spec.InstallNamespace == "bad" {
 			errs = append(errs, field.Invalid(field.NewPath("spec", "installNamespace"), "bad", "is bad"))
 		}
@@ -59,14 +58,10 @@ func newRow() definition.Resource {
 		ShortNames: []string{"mca"}, Categories: []string{"ocm"},
 		Versions: []schema.GroupVersion{v1beta1.SchemeGroupVersion, v1alpha1.SchemeGroupVersion},
 		Stored:   v1alpha1.SchemeGroupVersion,
-		New:      func() runtime.Object { return &addon.ManagedClusterAddOn{} },
-		NewList:  func() runtime.Object { return &addon.ManagedClusterAddOnList{} },
 		Strategy: &definition.Strategy[*addon.ManagedClusterAddOn]{
-			Spec:   func(a *addon.ManagedClusterAddOn) any { return &a.Spec },
-			Status: func(a *addon.ManagedClusterAddOn) any { return &a.Status },
-			ServerStatus: &definition.ServerStatus[*addon.ManagedClusterAddOn]{
-				Name: "kubeClientDriver", Part: func(a *addon.ManagedClusterAddOn) any { return &a.Status.KubeClientDriver },
-			},
+			Spec:         func(a *addon.ManagedClusterAddOn) any { return &a.Spec },
+			Status:       func(a *addon.ManagedClusterAddOn) any { return &a.Status },
+			ServerStatus: "kubeClientDriver",
 			PrepareForCreate: func(_ context.Context, a *addon.ManagedClusterAddOn) {
 				if a.Spec.InstallNamespace == "incomplete" {
 					a.Spec.InstallNamespace = "complete"
@@ -76,18 +71,14 @@ func newRow() definition.Resource {
 			PrepareForStatusUpdate: func(_ context.Context, a, _ *addon.ManagedClusterAddOn) {
 				a.Status.Namespace = strings.TrimSpace(a.Status.Namespace)
 			},
-			Validate: validate,
-			ValidateUpdate: func(a, old *addon.ManagedClusterAddOn) field.ErrorList {
-				if a.Spec.InstallNamespace == old.Spec.InstallNamespace {
+			Rules: validate.Rules[*addon.ManagedClusterAddOn]{
+				Name: apivalidation.NameIsDNSSubdomain, Spec: check,
+				Status: func(a *addon.ManagedClusterAddOn) field.ErrorList {
+					if a.Status.Namespace == "bad" {
+						return field.ErrorList{field.Invalid(field.NewPath("status", "namespace"), "bad", "is bad")}
+					}
 					return nil
-				}
-				return validate(a)
-			},
-			ValidateStatusUpdate: func(a, _ *addon.ManagedClusterAddOn) field.ErrorList {
-				if a.Status.Namespace == "bad" {
-					return field.ErrorList{field.Invalid(field.NewPath("status", "namespace"), "bad", "is bad")}
-				}
-				return nil
+				},
 			},
 			Warnings: func(a *addon.ManagedClusterAddOn) []string {
 				if a.Spec.InstallNamespace == "odd" {
@@ -267,7 +258,7 @@ func TestRatcheting(t *testing.T) {
 	database := registrytest.StartDatabase(t)
 	lenient := newRow()
 	strategy := *lenient.Strategy.(*definition.Strategy[*addon.ManagedClusterAddOn])
-	strategy.Validate = func(*addon.ManagedClusterAddOn) field.ErrorList { return nil }
+	strategy.Rules.Spec = nil
 	lenient.Strategy = &strategy
 	before := database.Serve(t, nil, lenient).As(t, "alice").AddonV1alpha1().ManagedClusterAddOns(namespace)
 	stored, err := before.Create(t.Context(), newAddOn("a", "bad"), metav1.CreateOptions{})
@@ -649,7 +640,7 @@ func TestUpkeepInFullNamespace(t *testing.T) {
 		row := newRow()
 		strategy := *row.Strategy.(*definition.Strategy[*addon.ManagedClusterAddOn])
 		if !hasStatus {
-			strategy.Status, strategy.ServerStatus = nil, nil
+			strategy.Status, strategy.ServerStatus, strategy.Rules.Status = nil, "", nil
 		}
 		row.Strategy = &strategy
 		row.Quota = quota.Limits{Objects: 20, Bytes: bytes}
@@ -771,7 +762,7 @@ func TestServerOwned(t *testing.T) {
 	}
 	ctx := store.Context(t.Context(), "create", namespace)
 	_, err := store.Create(ctx, &addon.ManagedClusterAddOn{
-		ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: namespace}, Status: addon.ManagedClusterAddOnStatus{Namespace: "kept"},
+		ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: namespace}, Status: v1alpha1.ManagedClusterAddOnStatus{Namespace: "kept"},
 	}, rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -71,35 +70,6 @@ func (r *REST) Import(ctx context.Context, obj runtime.Object, options ImportOpt
 		return nil, storeerr.InterpretUpdateError(err, r.resource.GroupResource(), accessor.GetName())
 	}
 	return out, nil
-}
-
-// Annotate sets an annotation of a stored object to what change returns for its value. Nothing but the annotation
-// changes. The errors are API errors.
-func (r *REST) Annotate(ctx context.Context, name, key string, change func(value string) (string, error), dryRun bool) error {
-	path, err := r.KeyFunc(ctx, name)
-	if err != nil {
-		return err
-	}
-	var refused error
-	err = r.Storage.GuaranteedUpdate(ctx, path, r.New(), false, nil, func(current runtime.Object, _ storage.ResponseMeta) (runtime.Object, *uint64, error) {
-		accessor, err := meta.Accessor(current)
-		if err != nil {
-			return nil, nil, err
-		}
-		annotations := maps.Clone(accessor.GetAnnotations())
-		if annotations == nil {
-			annotations = map[string]string{}
-		}
-		if annotations[key], refused = change(annotations[key]); refused != nil {
-			return nil, nil, refused
-		}
-		accessor.SetAnnotations(annotations)
-		return current, nil, nil
-	}, dryRun, nil)
-	if refused != nil {
-		return refused
-	}
-	return storeerr.InterpretUpdateError(err, r.resource.GroupResource(), name)
 }
 
 func (r *REST) validateImport(ctx context.Context, obj runtime.Object, accessor metav1.Object) field.ErrorList {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon"
+	addonv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	"open-cluster-management.io/hub-apiserver/test/await"
 )
@@ -27,7 +28,7 @@ func TestImport(t *testing.T) {
 				Finalizers: []string{"example.com/cleanup"}, DeletionTimestamp: &created,
 				ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "someone", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1"}},
 			},
-			Status: addon.ManagedClusterAddOnStatus{Namespace: uid},
+			Status: addonv1alpha1.ManagedClusterAddOnStatus{Namespace: uid},
 		}
 	}
 	if _, err := store.Import(t.Context(), imported("dry"), definition.ImportOptions{DryRun: true}); err != nil {

@@ -2,7 +2,6 @@ package definition
 
 import (
 	"context"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -79,50 +78,37 @@ func (r *REST) endOfObjects(resourceVersion string) (runtime.Object, error) {
 	return end, nil
 }
 
-// precedingWatch is a watch that begins with events.
-type precedingWatch struct {
-	inner   watch.Interface
-	events  chan watch.Event
-	stopped chan struct{}
-	stop    sync.Once
-}
-
 // precede returns a watch that sends events before those of inner. It ends with inner or by Stop.
 func precede(events []watch.Event, inner watch.Interface) watch.Interface {
-	w := &precedingWatch{inner: inner, events: make(chan watch.Event), stopped: make(chan struct{})}
-	go w.run(events)
+	out := make(chan watch.Event)
+	w := watch.NewProxyWatcher(out)
+	send := func(event watch.Event) bool {
+		select {
+		case out <- event:
+			return true
+		case <-w.StopChan():
+			return false
+		}
+	}
+	go func() {
+		defer close(out)
+		defer inner.Stop()
+		for i := range events {
+			if !send(events[i]) {
+				return
+			}
+			events[i] = watch.Event{} // the watch lives longer than its initial objects
+		}
+		for {
+			select {
+			case event, open := <-inner.ResultChan():
+				if !open || !send(event) {
+					return
+				}
+			case <-w.StopChan():
+				return
+			}
+		}
+	}()
 	return w
-}
-
-func (w *precedingWatch) run(events []watch.Event) {
-	defer close(w.events)
-	for i := range events {
-		if !w.send(events[i]) {
-			return
-		}
-		events[i] = watch.Event{} // the watch lives longer than its initial objects
-	}
-	for event := range w.inner.ResultChan() {
-		if !w.send(event) {
-			return
-		}
-	}
-}
-
-func (w *precedingWatch) send(event watch.Event) bool {
-	select {
-	case w.events <- event:
-		return true
-	case <-w.stopped:
-		return false
-	}
-}
-
-// ResultChan implements watch.Interface.
-func (w *precedingWatch) ResultChan() <-chan watch.Event { return w.events }
-
-// Stop implements watch.Interface.
-func (w *precedingWatch) Stop() {
-	w.stop.Do(func() { close(w.stopped) })
-	w.inner.Stop()
 }

@@ -2,27 +2,26 @@ package definition
 
 import (
 	"context"
-	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// Object is a pointer to a T that is an API object.
-type Object[T any] interface {
+// Pointer is a pointer to a T that is an API object.
+type Pointer[T any] interface {
 	*T
-	runtime.Object
-	metav1.Object
+	Object
 }
 
 // Question serves a cluster-scoped resource that can only be created. The response contains the result.
-type Question[T any, P Object[T]] struct {
+type Question[T any, P Pointer[T]] struct {
 	// Singular is the singular name of the resource.
 	Singular string
 	// Answer returns the response. It may change the question.
 	Answer func(context.Context, P) (runtime.Object, error)
+	// Write replaces Answer for a question that changes something, for which the options matter.
+	Write func(context.Context, P, *metav1.CreateOptions) (runtime.Object, error)
 }
 
 var (
@@ -44,17 +43,17 @@ func (r *Question[T, P]) NamespaceScoped() bool { return false }
 func (r *Question[T, P]) GetSingularName() string { return r.Singular }
 
 // Create implements rest.Creater.
-func (r *Question[T, P]) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
+func (r *Question[T, P]) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
 	if validate != nil {
 		if err := validate(ctx, obj.DeepCopyObject()); err != nil {
 			return nil, err
 		}
 	}
-	question, ok := obj.(P)
-	if !ok {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("expected a %T, got a %T", P(nil), obj))
-	}
+	question := obj.(P)
 	// Fields of objects that are not stored have no managers.
 	question.SetManagedFields(nil)
+	if r.Write != nil {
+		return r.Write(ctx, question, options)
+	}
 	return r.Answer(ctx, question)
 }

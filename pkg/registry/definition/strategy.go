@@ -2,13 +2,13 @@ package definition
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -21,24 +21,32 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/provenance"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
 	"open-cluster-management.io/hub-apiserver/pkg/quota"
 )
 
+// Object is an API object.
+type Object interface {
+	runtime.Object
+	metav1.Object
+}
+
 // Strategy defines how objects of the internal type T are prepared and validated. Only Spec
-// and Validate are required.
+// and Rules are required.
 //
 // All resources have this in common: A write of the object does not change its status, and a
 // write of the status subresource changes nothing else. metadata.generation counts the changes
 // of the spec. An update needs no resourceVersion, but a stale one is a conflict. PUT does not
 // create objects.
-type Strategy[T runtime.Object] struct {
+type Strategy[T Object] struct {
 	// Spec returns a pointer to the spec of an object.
 	Spec func(T) any
 	// Status returns a pointer to the status of an object. It is nil for a resource without status.
 	Status func(T) any
 
-	// ServerStatus is the part of the status that writes of the status do not change, if any.
-	ServerStatus *ServerStatus[T]
+	// ServerStatus is the name of the field of the status that only the server writes, if any: while it prepares an
+	// object, and in subresources. Writes of the status do not change it.
+	ServerStatus string
 
 	// PrepareForCreate and PrepareForUpdate complete an object before its validation. Its status, and the labels and
 	// annotations that only the server writes, are the stored ones, and they may change them.
@@ -56,11 +64,8 @@ type Strategy[T runtime.Object] struct {
 	// Everything except the status is as stored.
 	PrepareForStatusUpdate func(ctx context.Context, obj, old T)
 
-	// Validate checks new objects, ValidateUpdate changed ones and ValidateStatusUpdate changed
-	// statuses. Without ValidateUpdate, Validate also checks changed objects.
-	Validate             func(obj T) field.ErrorList
-	ValidateUpdate       func(obj, old T) field.ErrorList
-	ValidateStatusUpdate func(obj, old T) field.ErrorList
+	// Rules validate objects.
+	Rules validate.Rules[T]
 
 	// Words translates the path of an error into the words of a version that names the field differently.
 	Words map[schema.GroupVersion]*strings.Replacer
@@ -71,15 +76,6 @@ type Strategy[T runtime.Object] struct {
 	// SelectableFields are the fields that field selectors support in addition to metadata.name
 	// and metadata.namespace.
 	SelectableFields map[string]func(T) string
-}
-
-// ServerStatus is a part of a status that only the server writes: while it prepares an
-// object, and in subresources.
-type ServerStatus[T runtime.Object] struct {
-	// Name is the name of the field in the status.
-	Name string
-	// Part returns a pointer to the field.
-	Part func(T) any
 }
 
 type importStrategy interface {
@@ -142,20 +138,18 @@ func (s *Strategy[T]) parts(obj runtime.Object) quota.Parts {
 
 func (s *Strategy[T]) attributes(r *Resource) func(runtime.Object) (labels.Set, fields.Set, error) {
 	return func(obj runtime.Object) (labels.Set, fields.Set, error) {
-		accessor, err := meta.Accessor(obj)
-		if err != nil {
-			return nil, nil, err
+		typed, ok := obj.(T)
+		if !ok {
+			return nil, nil, fmt.Errorf("unexpected type %T in the store of %s", obj, r.Name)
 		}
-		set := fields.Set{"metadata.name": accessor.GetName()}
+		set := fields.Set{"metadata.name": typed.GetName()}
 		if !r.ClusterScoped {
-			set["metadata.namespace"] = accessor.GetNamespace()
+			set["metadata.namespace"] = typed.GetNamespace()
 		}
-		if typed, ok := obj.(T); ok {
-			for name, value := range s.SelectableFields {
-				set[name] = value(typed)
-			}
+		for name, value := range s.SelectableFields {
+			set[name] = value(typed)
 		}
-		return labels.Set(accessor.GetLabels()), set, nil
+		return labels.Set(typed.GetLabels()), set, nil
 	}
 }
 
@@ -164,7 +158,7 @@ func assign[T any](part func(T) any, to, from T) {
 	reflect.ValueOf(part(to)).Elem().Set(reflect.ValueOf(part(from)).Elem())
 }
 
-type mainStrategy[T runtime.Object] struct {
+type mainStrategy[T Object] struct {
 	runtime.ObjectTyper
 	names.NameGenerator
 	resource *Resource
@@ -187,19 +181,18 @@ func (m *mainStrategy[T]) PrepareForCreate(ctx context.Context, obj runtime.Obje
 		status := reflect.ValueOf(m.s.Status(typed)).Elem()
 		status.SetZero()
 	}
-	setGeneration(obj, 1)
-	m.keepServerMetadata(ctx, obj, nil)
+	typed.SetGeneration(1)
+	m.keepServerMetadata(ctx, typed, &metav1.ObjectMeta{})
 	if m.s.PrepareForCreate != nil {
 		m.s.PrepareForCreate(ctx, typed)
 	}
 }
 
 func (m *mainStrategy[T]) prepareForImport(ctx context.Context, obj runtime.Object) {
-	if generation(obj) == 0 {
-		setGeneration(obj, 1)
-	}
+	typed := obj.(T)
+	typed.SetGeneration(max(typed.GetGeneration(), 1))
 	if m.s.PrepareForImport != nil {
-		m.s.PrepareForImport(ctx, obj.(T))
+		m.s.PrepareForImport(ctx, typed)
 	}
 }
 
@@ -212,32 +205,26 @@ func (m *mainStrategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime
 	if m.s.Status != nil {
 		assign(m.s.Status, typed, typedOld)
 	}
-	m.keepServerMetadata(ctx, obj, old)
+	m.keepServerMetadata(ctx, typed, typedOld)
 	if m.s.PrepareForUpdate != nil {
 		m.s.PrepareForUpdate(ctx, typed, typedOld)
 	}
-	if !equality.Semantic.DeepEqual(m.s.Spec(typed), m.s.Spec(typedOld)) {
-		setGeneration(obj, generation(old)+1)
+	m.countSpec(typed, typedOld)
+}
+
+// countSpec counts a change of the spec in the generation.
+func (m *mainStrategy[T]) countSpec(obj, old T) {
+	if !equality.Semantic.DeepEqual(m.s.Spec(obj), m.s.Spec(old)) {
+		obj.SetGeneration(old.GetGeneration() + 1)
 	}
 }
 
-// keepServerMetadata restores the labels and annotations that only the server may write. old is nil for a new object.
-func (m *mainStrategy[T]) keepServerMetadata(ctx context.Context, obj, old runtime.Object) {
-	if ByServer(ctx) || len(m.serverLabels)+len(m.serverAnnotations) == 0 {
-		return
+// keepServerMetadata restores the labels and annotations that only the server may write.
+func (m *mainStrategy[T]) keepServerMetadata(ctx context.Context, to, from metav1.Object) {
+	if !ByServer(ctx) {
+		to.SetLabels(kept(to.GetLabels(), from.GetLabels(), m.serverLabels))
+		to.SetAnnotations(kept(to.GetAnnotations(), from.GetAnnotations(), m.serverAnnotations))
 	}
-	to, err := meta.Accessor(obj)
-	if err != nil {
-		return
-	}
-	var from metav1.Object = &metav1.ObjectMeta{}
-	if old != nil {
-		if from, err = meta.Accessor(old); err != nil {
-			return
-		}
-	}
-	to.SetLabels(kept(to.GetLabels(), from.GetLabels(), m.serverLabels))
-	to.SetAnnotations(kept(to.GetAnnotations(), from.GetAnnotations(), m.serverAnnotations))
 }
 
 // kept returns values with the entries that old has for the keys.
@@ -261,15 +248,12 @@ func (m *mainStrategy[T]) Validate(ctx context.Context, obj runtime.Object) fiel
 	if errs := m.resource.Limits.Check(m.resource.Name, m.s.parts(obj), nil); len(errs) > 0 {
 		return errs
 	}
-	return m.s.inWords(ctx, m.s.Validate(obj.(T)))
+	return m.s.inWords(ctx, m.s.Rules.New(obj.(T)))
 }
 
 // ValidateUpdate does not check the limits of objects, because countUpdate does.
 func (m *mainStrategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	if m.s.ValidateUpdate == nil {
-		return m.s.inWords(ctx, m.s.Validate(obj.(T)))
-	}
-	return m.s.inWords(ctx, m.s.ValidateUpdate(obj.(T), old.(T)))
+	return m.s.inWords(ctx, m.s.Rules.Update(obj.(T), old.(T)))
 }
 
 // maxErrors limits the errors of one response: the time to write them is quadratic in their
@@ -336,35 +320,27 @@ func (m *mainStrategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.S
 	return m.resource.perVersion(reset)
 }
 
-type statusStrategy[T runtime.Object] struct {
+type statusStrategy[T Object] struct {
 	*mainStrategy[T]
 }
 
 func (s *statusStrategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	typed, typedOld := obj.(T), old.(T)
 	assign(s.s.Spec, typed, typedOld)
-	if s.s.ServerStatus != nil {
-		assign(s.s.ServerStatus.Part, typed, typedOld)
+	if name := s.s.ServerStatus; name != "" {
+		assign(func(obj T) any {
+			status := reflect.ValueOf(s.s.Status(obj)).Elem()
+			return status.FieldByName(strings.ToUpper(name[:1]) + name[1:]).Addr().Interface()
+		}, typed, typedOld)
 	}
-	to, err := meta.Accessor(obj)
-	if err != nil {
-		return
-	}
-	from, err := meta.Accessor(old)
-	if err != nil {
-		return
-	}
-	metav1.ResetObjectMetaForStatus(to, from)
+	metav1.ResetObjectMetaForStatus(typed, typedOld)
 	if s.s.PrepareForStatusUpdate != nil {
 		s.s.PrepareForStatusUpdate(ctx, typed, typedOld)
 	}
 }
 
 func (s *statusStrategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	if s.s.ValidateStatusUpdate == nil {
-		return nil
-	}
-	return s.s.inWords(ctx, s.s.ValidateStatusUpdate(obj.(T), old.(T)))
+	return s.s.inWords(ctx, s.s.Rules.UpdateStatus(obj.(T), old.(T)))
 }
 
 func (s *statusStrategy[T]) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
@@ -383,21 +359,19 @@ func (s *statusStrategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath
 		fieldpath.MakePathOrDie("metadata", "finalizers"),
 		fieldpath.MakePathOrDie("metadata", "ownerReferences"),
 	)
-	if s.s.ServerStatus != nil {
-		reset.Insert(fieldpath.MakePathOrDie("status", s.s.ServerStatus.Name))
+	if s.s.ServerStatus != "" {
+		reset.Insert(fieldpath.MakePathOrDie("status", s.s.ServerStatus))
 	}
 	return s.resource.perVersion(reset)
 }
 
 // serverStrategy stores an object as the server has changed it, without validation.
-type serverStrategy[T runtime.Object] struct {
+type serverStrategy[T Object] struct {
 	*mainStrategy[T]
 }
 
 func (s *serverStrategy[T]) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
-	if !equality.Semantic.DeepEqual(s.s.Spec(obj.(T)), s.s.Spec(old.(T))) {
-		setGeneration(obj, generation(old)+1)
-	}
+	s.countSpec(obj.(T), old.(T))
 }
 
 func (s *serverStrategy[T]) ValidateUpdate(context.Context, runtime.Object, runtime.Object) field.ErrorList {
@@ -414,18 +388,4 @@ func (r *Resource) perVersion(set *fieldpath.Set) map[fieldpath.APIVersion]*fiel
 		out[fieldpath.APIVersion(version.String())] = set
 	}
 	return out
-}
-
-func generation(obj runtime.Object) int64 {
-	accessor, err := meta.Accessor(obj)
-	if err != nil {
-		return 0
-	}
-	return accessor.GetGeneration()
-}
-
-func setGeneration(obj runtime.Object, generation int64) {
-	if accessor, err := meta.Accessor(obj); err == nil {
-		accessor.SetGeneration(generation)
-	}
 }

@@ -23,35 +23,29 @@ var (
 	}
 )
 
-func (c Columns[T]) definitions(wide bool) []metav1.TableColumnDefinition {
-	var out []metav1.TableColumnDefinition
+func (c Columns[T]) definitions() (narrow, wide []metav1.TableColumnDefinition) {
 	for _, column := range c {
-		if column.Wide != wide {
-			continue
-		}
 		definition := metav1.TableColumnDefinition{Name: column.Name, Type: "string", Description: column.Description}
-		if wide {
+		if column.Wide {
 			definition.Priority = 1
+			wide = append(wide, definition)
+		} else {
+			narrow = append(narrow, definition)
 		}
-		out = append(out, definition)
 	}
-	return out
+	return narrow, wide
 }
 
-func (c Columns[T]) cells(obj runtime.Object, wide bool) []any {
-	typed, ok := obj.(T)
-	var out []any
+func (c Columns[T]) cells(obj runtime.Object) (narrow, wide []any) {
+	typed := obj.(T)
 	for _, column := range c {
-		if column.Wide != wide {
-			continue
+		if column.Wide {
+			wide = append(wide, column.Value(typed))
+		} else {
+			narrow = append(narrow, column.Value(typed))
 		}
-		if !ok {
-			out = append(out, "<unknown>")
-			continue
-		}
-		out = append(out, column.Value(typed))
 	}
-	return out
+	return narrow, wide
 }
 
 // NewTableConvertor returns a convertor for resources that are not rows of the table of stored resources.
@@ -75,7 +69,8 @@ type tableConvertor struct {
 func (t tableConvertor) ConvertToTable(_ context.Context, object runtime.Object, tableOptions runtime.Object) (*metav1.Table, error) {
 	table := &metav1.Table{}
 	rows, err := metatable.MetaToTableRow(object, func(obj runtime.Object, _ metav1.Object, name, age string) ([]any, error) {
-		return frame[any](t, name, t.columns.cells(obj, false), age, t.columns.cells(obj, true)), nil
+		narrow, wide := t.columns.cells(obj)
+		return frame[any](t, name, narrow, age, wide), nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("converting to a table: %w", err)
@@ -96,7 +91,8 @@ func (t tableConvertor) ConvertToTable(_ context.Context, object runtime.Object,
 }
 
 func (t tableConvertor) definitions() []metav1.TableColumnDefinition {
-	return frame(t, nameColumn, t.columns.definitions(false), ageColumn, t.columns.definitions(true))
+	narrow, wide := t.columns.definitions()
+	return frame(t, nameColumn, narrow, ageColumn, wide)
 }
 
 // frame orders what belongs to the columns.

@@ -20,29 +20,21 @@ type Watches struct {
 	mu   sync.Mutex
 	held bool
 	open map[*endable]struct{}
-	// term counts the migrations that this process has seen the end of. since are the resource versions from which
-	// a watch may continue, and terms the migrations after which they were read.
-	term  int
-	terms map[schema.GroupResource]int
+	// since are the resource versions from which a watch may continue. It is nil until this process has seen the end of a
+	// migration, each of which begins a new map.
 	since map[schema.GroupResource]uint64
 }
 
 // Hold ends all watches with held, and refuses new ones until it is called without.
 func (w *Watches) Hold(held bool) {
 	w.mu.Lock()
-	ended := w.open
-	if !held {
-		ended = nil
-	} else {
-		w.open = nil
-	}
 	if w.held && !held {
-		w.term++
+		w.since = map[schema.GroupResource]uint64{}
 	}
 	w.held = held
 	w.mu.Unlock()
-	for e := range ended {
-		e.Interface.Stop()
+	if held {
+		w.End()
 	}
 }
 
@@ -80,7 +72,7 @@ func errMigrating() error {
 
 func (w *Watches) admit(ctx context.Context, store *genericregistry.Store, options *metainternalversion.ListOptions) error {
 	w.mu.Lock()
-	held, term := w.held, w.term
+	held, since := w.held, w.since
 	w.mu.Unlock()
 	if held {
 		return errMigrating()
@@ -99,13 +91,10 @@ func (w *Watches) admit(ctx context.Context, store *genericregistry.Store, optio
 	resource := store.DefaultQualifiedResource
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.terms[resource] != term {
-		if w.terms == nil {
-			w.terms, w.since = map[schema.GroupResource]int{}, map[schema.GroupResource]uint64{}
-		}
-		w.terms[resource], w.since[resource] = term, current
+	if _, known := since[resource]; !known && since != nil {
+		since[resource] = current
 	}
-	if requested > current || requested < w.since[resource] {
+	if requested > current || requested < since[resource] {
 		return apierrors.NewResourceExpired(fmt.Sprintf("resource version %d is not one of this server, which is at %d: list the objects again", requested, current))
 	}
 	return nil

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/utils/ptr"
 
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
@@ -40,22 +39,11 @@ type Accounts map[string]*authenticationv1beta1.ManagedServiceAccount
 // duplicates. They are in the namespace of the ClusterPermission.
 func AccountNames(cp *v1alpha1.ClusterPermission) []string {
 	var names []string
-	add := func(subject *rbacv1.Subject, subjects []rbacv1.Subject) {
-		for _, s := range v1alpha1.BindingSubjects(subject, subjects) {
+	for _, spec := range specs(cp) {
+		for _, s := range spec.Subjects() {
 			if isAccount(s) {
 				names = append(names, s.Name)
 			}
-		}
-	}
-	for _, spec := range specs(cp) {
-		if binding := spec.ClusterRoleBinding; binding != nil {
-			add(binding.Subject, binding.Subjects)
-		}
-		for _, binding := range ptr.Deref(spec.ClusterRoleBindings, nil) {
-			add(binding.Subject, binding.Subjects)
-		}
-		for _, binding := range ptr.Deref(spec.RoleBindings, nil) {
-			add(binding.Subject, binding.Subjects)
 		}
 	}
 	slices.Sort(names)

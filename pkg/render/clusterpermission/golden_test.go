@@ -110,11 +110,7 @@ func checkWork(t testing.TB, mw *workv1.ManifestWork) {
 	if mw == nil {
 		return
 	}
-	var internal work.ManifestWork
-	if err := scheme.Scheme.Convert(mw.DeepCopy(), &internal, nil); err != nil {
-		t.Fatal(err)
-	}
-	if errs := workvalidation.ValidateManifestWork(&internal, 0); len(errs) > 0 {
+	if errs := workvalidation.ManifestWork(0).New((*work.ManifestWork)(mw)); len(errs) > 0 {
 		t.Errorf("validation of the rendered ManifestWork = %v, want no error", errs.ToAggregate())
 	}
 	for _, manifest := range mw.Spec.Workload.Manifests {
@@ -143,11 +139,7 @@ func loadInputs(t testing.TB) Inputs {
 	unmarshalFile(t, "testdata/inputs/namespaces.yaml", &list)
 	for i := range list.Items {
 		namespace := &list.Items[i]
-		var internal rbac.ClusterNamespace
-		if err := scheme.Scheme.Convert(namespace.DeepCopy(), &internal, nil); err != nil {
-			t.Fatal(err)
-		}
-		if errs := rbacvalidation.ValidateClusterNamespace(&internal); len(errs) > 0 {
+		if errs := rbacvalidation.ClusterNamespace.New((*rbac.ClusterNamespace)(namespace)); len(errs) > 0 {
 			t.Fatal(errs.ToAggregate())
 		}
 		in.Namespaces = append(in.Namespaces, Namespace{Name: namespace.Name, Labels: namespace.Labels})
@@ -164,11 +156,7 @@ func loadAccounts(t testing.TB) Accounts {
 		account := &list.Items[i]
 		defaulted := account.DeepCopy()
 		scheme.Scheme.Default(defaulted)
-		var internal authentication.ManagedServiceAccount
-		if err := scheme.Scheme.Convert(defaulted, &internal, nil); err != nil {
-			t.Fatal(err)
-		}
-		if errs := (authenticationvalidation.Validator{}).Validate(&internal); len(errs) > 0 {
+		if errs := (authenticationvalidation.Validator{}).Rules().New((*authentication.ManagedServiceAccount)(defaulted)); len(errs) > 0 {
 			t.Fatal(errs.ToAggregate())
 		}
 		accounts[account.Name] = account
@@ -214,9 +202,5 @@ func unmarshalFile(t testing.TB, file string, into any) {
 
 func validate(t testing.TB, cp *v1alpha1.ClusterPermission) field.ErrorList {
 	t.Helper()
-	var internal rbac.ClusterPermission
-	if err := scheme.Scheme.Convert(cp.DeepCopy(), &internal, nil); err != nil {
-		t.Fatal(err)
-	}
-	return rbacvalidation.ValidateClusterPermission(&internal)
+	return rbacvalidation.ClusterPermission.New((*rbac.ClusterPermission)(cp))
 }

@@ -1,7 +1,6 @@
 // +k8s:openapi-gen=true
 // +k8s:openapi-model-package=io.open-cluster-management.addon.v1alpha1
 // +k8s:deepcopy-gen=package
-// +k8s:conversion-gen=open-cluster-management.io/hub-apiserver/pkg/apis/addon
 // +k8s:defaulter-gen=TypeMeta
 // +groupName=addon.open-cluster-management.io
 

@@ -1,6 +1,7 @@
 package v1beta1
 
 import (
+	"cmp"
 	"maps"
 
 	"k8s.io/apimachinery/pkg/conversion"
@@ -17,6 +18,7 @@ func Convert_v1beta1_ManagedClusterAddOn_To_addon_ManagedClusterAddOn(in *Manage
 	if err := autoConvert_v1beta1_ManagedClusterAddOn_To_addon_ManagedClusterAddOn(in, out, s); err != nil {
 		return err
 	}
+	out.Mismatches = mismatchesOf(in.Status.Registrations, out.Status.KubeClientDriver)
 	namespace, ok := in.Annotations[InstallNamespaceAnnotation]
 	if !ok {
 		return nil
@@ -49,35 +51,29 @@ func Convert_addon_ManagedClusterAddOn_To_v1beta1_ManagedClusterAddOn(in *addon.
 	return nil
 }
 
-// Convert_addon_ManagedClusterAddOnSpec_To_v1beta1_ManagedClusterAddOnSpec omits the field that is an annotation.
-func Convert_addon_ManagedClusterAddOnSpec_To_v1beta1_ManagedClusterAddOnSpec(in *addon.ManagedClusterAddOnSpec, out *ManagedClusterAddOnSpec, s conversion.Scope) error {
-	return autoConvert_addon_ManagedClusterAddOnSpec_To_v1beta1_ManagedClusterAddOnSpec(in, out, s)
+// Convert_v1alpha1_ManagedClusterAddOnSpec_To_v1beta1_ManagedClusterAddOnSpec omits the field that is an annotation.
+func Convert_v1alpha1_ManagedClusterAddOnSpec_To_v1beta1_ManagedClusterAddOnSpec(in *v1alpha1.ManagedClusterAddOnSpec, out *ManagedClusterAddOnSpec, s conversion.Scope) error {
+	return autoConvert_v1alpha1_ManagedClusterAddOnSpec_To_v1beta1_ManagedClusterAddOnSpec(in, out, s)
 }
 
-// Convert_v1beta1_ManagedClusterAddOnStatus_To_addon_ManagedClusterAddOnStatus uses the first driver of the
+// Convert_v1beta1_ManagedClusterAddOnStatus_To_v1alpha1_ManagedClusterAddOnStatus uses the first driver of the
 // registrations of type kubeClient, since the internal type has one driver.
-func Convert_v1beta1_ManagedClusterAddOnStatus_To_addon_ManagedClusterAddOnStatus(in *ManagedClusterAddOnStatus, out *addon.ManagedClusterAddOnStatus, s conversion.Scope) error {
-	if err := autoConvert_v1beta1_ManagedClusterAddOnStatus_To_addon_ManagedClusterAddOnStatus(in, out, s); err != nil {
+func Convert_v1beta1_ManagedClusterAddOnStatus_To_v1alpha1_ManagedClusterAddOnStatus(in *ManagedClusterAddOnStatus, out *v1alpha1.ManagedClusterAddOnStatus, s conversion.Scope) error {
+	if err := autoConvert_v1beta1_ManagedClusterAddOnStatus_To_v1alpha1_ManagedClusterAddOnStatus(in, out, s); err != nil {
 		return err
 	}
-	for i, registration := range in.Registrations {
-		if registration.Type != KubeClient || registration.KubeClient == nil || registration.KubeClient.Driver == "" {
-			continue
-		}
-		switch driver := registration.KubeClient.Driver; {
-		case out.KubeClientDriver == "":
-			out.KubeClientDriver = driver
-		case out.KubeClientDriver != driver && out.Registrations[i].Mismatch == nil:
-			out.Registrations[i].Mismatch = &addon.RegistrationMismatch{Type: string(KubeClient), Driver: driver}
+	for _, registration := range in.Registrations {
+		if registration.Type == KubeClient && registration.KubeClient != nil {
+			out.KubeClientDriver = cmp.Or(out.KubeClientDriver, registration.KubeClient.Driver)
 		}
 	}
 	return nil
 }
 
-// Convert_addon_ManagedClusterAddOnStatus_To_v1beta1_ManagedClusterAddOnStatus sets the driver of
+// Convert_v1alpha1_ManagedClusterAddOnStatus_To_v1beta1_ManagedClusterAddOnStatus sets the driver of
 // each registration of type kubeClient.
-func Convert_addon_ManagedClusterAddOnStatus_To_v1beta1_ManagedClusterAddOnStatus(in *addon.ManagedClusterAddOnStatus, out *ManagedClusterAddOnStatus, s conversion.Scope) error {
-	if err := autoConvert_addon_ManagedClusterAddOnStatus_To_v1beta1_ManagedClusterAddOnStatus(in, out, s); err != nil {
+func Convert_v1alpha1_ManagedClusterAddOnStatus_To_v1beta1_ManagedClusterAddOnStatus(in *v1alpha1.ManagedClusterAddOnStatus, out *ManagedClusterAddOnStatus, s conversion.Scope) error {
+	if err := autoConvert_v1alpha1_ManagedClusterAddOnStatus_To_v1beta1_ManagedClusterAddOnStatus(in, out, s); err != nil {
 		return err
 	}
 	for i := range out.Registrations {
@@ -88,19 +84,14 @@ func Convert_addon_ManagedClusterAddOnStatus_To_v1beta1_ManagedClusterAddOnStatu
 	return nil
 }
 
-// Convert_v1beta1_RegistrationConfig_To_addon_RegistrationConfig converts a type to its signer. It records fields that
-// do not belong to the type, and would be lost, for the validation.
-func Convert_v1beta1_RegistrationConfig_To_addon_RegistrationConfig(in *RegistrationConfig, out *addon.RegistrationConfig, s conversion.Scope) error {
-	client, signer := in.KubeClient != nil, in.CustomSigner != nil
-	if !(in.Type == KubeClient && !signer) &&
-		!(in.Type == CustomSigner && !client && signer && in.CustomSigner.SignerName != v1alpha1.KubeAPIServerClientSigner) {
-		out.Mismatch = &addon.RegistrationMismatch{Type: string(in.Type), KubeClient: client, CustomSigner: signer}
-	}
+// Convert_v1beta1_RegistrationConfig_To_v1alpha1_RegistrationConfig converts a type to its signer. Fields that do not
+// belong to the type are lost; see mismatchesOf.
+func Convert_v1beta1_RegistrationConfig_To_v1alpha1_RegistrationConfig(in *RegistrationConfig, out *v1alpha1.RegistrationConfig, s conversion.Scope) error {
 	if in.Type == KubeClient {
 		out.SignerName = v1alpha1.KubeAPIServerClientSigner
 		if in.KubeClient != nil {
 			subject := in.KubeClient.Subject
-			out.Subject = addon.Subject{User: subject.User, Groups: subject.Groups}
+			out.Subject = v1alpha1.Subject{User: subject.User, Groups: subject.Groups}
 		}
 		return nil
 	}
@@ -108,11 +99,30 @@ func Convert_v1beta1_RegistrationConfig_To_addon_RegistrationConfig(in *Registra
 		return nil
 	}
 	out.SignerName = in.CustomSigner.SignerName
-	return Convert_v1beta1_Subject_To_addon_Subject(&in.CustomSigner.Subject, &out.Subject, s)
+	return Convert_v1beta1_Subject_To_v1alpha1_Subject(&in.CustomSigner.Subject, &out.Subject, s)
 }
 
-// Convert_addon_RegistrationConfig_To_v1beta1_RegistrationConfig converts a signer to its type.
-func Convert_addon_RegistrationConfig_To_v1beta1_RegistrationConfig(in *addon.RegistrationConfig, out *RegistrationConfig, s conversion.Scope) error {
+// mismatchesOf returns the registrations with fields that do not belong to their type or have another driver, which the
+// conversion loses, for the validation.
+func mismatchesOf(registrations []RegistrationConfig, driver string) []addon.RegistrationMismatch {
+	var found []addon.RegistrationMismatch
+	for i, in := range registrations {
+		client, signer := in.KubeClient != nil, in.CustomSigner != nil
+		switch {
+		case in.Type == KubeClient && !signer:
+			if client && in.KubeClient.Driver != "" && in.KubeClient.Driver != driver {
+				found = append(found, addon.RegistrationMismatch{Index: i, Type: string(KubeClient), Driver: in.KubeClient.Driver})
+			}
+		case in.Type == CustomSigner && !client && signer && in.CustomSigner.SignerName != v1alpha1.KubeAPIServerClientSigner:
+		default:
+			found = append(found, addon.RegistrationMismatch{Index: i, Type: string(in.Type), KubeClient: client, CustomSigner: signer})
+		}
+	}
+	return found
+}
+
+// Convert_v1alpha1_RegistrationConfig_To_v1beta1_RegistrationConfig converts a signer to its type.
+func Convert_v1alpha1_RegistrationConfig_To_v1beta1_RegistrationConfig(in *v1alpha1.RegistrationConfig, out *RegistrationConfig, s conversion.Scope) error {
 	if in.SignerName == v1alpha1.KubeAPIServerClientSigner {
 		out.Type = KubeClient
 		out.KubeClient = &KubeClientConfig{Subject: KubeClientSubject{BaseSubject{User: in.Subject.User, Groups: in.Subject.Groups}}}
@@ -120,24 +130,24 @@ func Convert_addon_RegistrationConfig_To_v1beta1_RegistrationConfig(in *addon.Re
 	}
 	out.Type = CustomSigner
 	out.CustomSigner = &CustomSignerConfig{SignerName: in.SignerName}
-	return Convert_addon_Subject_To_v1beta1_Subject(&in.Subject, &out.CustomSigner.Subject, s)
+	return Convert_v1alpha1_Subject_To_v1beta1_Subject(&in.Subject, &out.CustomSigner.Subject, s)
 }
 
-// Convert_v1beta1_Subject_To_addon_Subject converts to the internal form.
-func Convert_v1beta1_Subject_To_addon_Subject(in *Subject, out *addon.Subject, _ conversion.Scope) error {
-	*out = addon.Subject{User: in.User, Groups: in.Groups, OrganizationUnits: in.OrganizationUnits}
+// Convert_v1beta1_Subject_To_v1alpha1_Subject converts to the internal form.
+func Convert_v1beta1_Subject_To_v1alpha1_Subject(in *Subject, out *v1alpha1.Subject, _ conversion.Scope) error {
+	*out = v1alpha1.Subject{User: in.User, Groups: in.Groups, OrganizationUnits: in.OrganizationUnits}
 	return nil
 }
 
-// Convert_addon_Subject_To_v1beta1_Subject converts from the internal form.
-func Convert_addon_Subject_To_v1beta1_Subject(in *addon.Subject, out *Subject, _ conversion.Scope) error {
+// Convert_v1alpha1_Subject_To_v1beta1_Subject converts from the internal form.
+func Convert_v1alpha1_Subject_To_v1beta1_Subject(in *v1alpha1.Subject, out *Subject, _ conversion.Scope) error {
 	*out = Subject{BaseSubject: BaseSubject{User: in.User, Groups: in.Groups}, OrganizationUnits: in.OrganizationUnits}
 	return nil
 }
 
-// Convert_v1beta1_ConfigReference_To_addon_ConfigReference also sets the deprecated fields of v1alpha1.
-func Convert_v1beta1_ConfigReference_To_addon_ConfigReference(in *ConfigReference, out *addon.ConfigReference, s conversion.Scope) error {
-	if err := autoConvert_v1beta1_ConfigReference_To_addon_ConfigReference(in, out, s); err != nil {
+// Convert_v1beta1_ConfigReference_To_v1alpha1_ConfigReference also sets the deprecated fields of v1alpha1.
+func Convert_v1beta1_ConfigReference_To_v1alpha1_ConfigReference(in *ConfigReference, out *v1alpha1.ConfigReference, s conversion.Scope) error {
+	if err := autoConvert_v1beta1_ConfigReference_To_v1alpha1_ConfigReference(in, out, s); err != nil {
 		return err
 	}
 	if out.DesiredConfig != nil {
@@ -146,44 +156,44 @@ func Convert_v1beta1_ConfigReference_To_addon_ConfigReference(in *ConfigReferenc
 	return nil
 }
 
-// Convert_addon_ConfigReference_To_v1beta1_ConfigReference omits the deprecated fields of v1alpha1.
-func Convert_addon_ConfigReference_To_v1beta1_ConfigReference(in *addon.ConfigReference, out *ConfigReference, s conversion.Scope) error {
-	return autoConvert_addon_ConfigReference_To_v1beta1_ConfigReference(in, out, s)
+// Convert_v1alpha1_ConfigReference_To_v1beta1_ConfigReference omits the deprecated fields of v1alpha1.
+func Convert_v1alpha1_ConfigReference_To_v1beta1_ConfigReference(in *v1alpha1.ConfigReference, out *ConfigReference, s conversion.Scope) error {
+	return autoConvert_v1alpha1_ConfigReference_To_v1beta1_ConfigReference(in, out, s)
 }
 
-// Convert_v1beta1_ClusterManagementAddOnSpec_To_addon_ClusterManagementAddOnSpec converts a reserved
+// Convert_v1beta1_ClusterManagementAddOnSpec_To_v1alpha1_ClusterManagementAddOnSpec converts a reserved
 // name to a missing default.
-func Convert_v1beta1_ClusterManagementAddOnSpec_To_addon_ClusterManagementAddOnSpec(in *ClusterManagementAddOnSpec, out *addon.ClusterManagementAddOnSpec, s conversion.Scope) error {
-	if err := autoConvert_v1beta1_ClusterManagementAddOnSpec_To_addon_ClusterManagementAddOnSpec(in, out, s); err != nil {
+func Convert_v1beta1_ClusterManagementAddOnSpec_To_v1alpha1_ClusterManagementAddOnSpec(in *ClusterManagementAddOnSpec, out *v1alpha1.ClusterManagementAddOnSpec, s conversion.Scope) error {
+	if err := autoConvert_v1beta1_ClusterManagementAddOnSpec_To_v1alpha1_ClusterManagementAddOnSpec(in, out, s); err != nil {
 		return err
 	}
 	if in.DefaultConfigs != nil {
-		out.SupportedConfigs = make([]addon.ConfigMeta, 0, len(in.DefaultConfigs))
+		out.SupportedConfigs = make([]v1alpha1.ConfigMeta, 0, len(in.DefaultConfigs))
 	}
 	for _, config := range in.DefaultConfigs {
-		kind := addon.ConfigMeta{ConfigGroupResource: addon.ConfigGroupResource(config.ConfigGroupResource)}
+		kind := v1alpha1.ConfigMeta{ConfigGroupResource: config.ConfigGroupResource}
 		// The validation rejects the reserved name with a namespace, which would be lost.
 		if config.Name != NoDefaultConfigName || config.Namespace != nil {
-			kind.DefaultConfig = &addon.ConfigReferent{Namespace: config.Namespace, Name: config.Name}
+			kind.DefaultConfig = &config.ConfigReferent
 		}
 		out.SupportedConfigs = append(out.SupportedConfigs, kind)
 	}
 	return nil
 }
 
-// Convert_addon_ClusterManagementAddOnSpec_To_v1beta1_ClusterManagementAddOnSpec converts a missing
+// Convert_v1alpha1_ClusterManagementAddOnSpec_To_v1beta1_ClusterManagementAddOnSpec converts a missing
 // default to a reserved name.
-func Convert_addon_ClusterManagementAddOnSpec_To_v1beta1_ClusterManagementAddOnSpec(in *addon.ClusterManagementAddOnSpec, out *ClusterManagementAddOnSpec, s conversion.Scope) error {
-	if err := autoConvert_addon_ClusterManagementAddOnSpec_To_v1beta1_ClusterManagementAddOnSpec(in, out, s); err != nil {
+func Convert_v1alpha1_ClusterManagementAddOnSpec_To_v1beta1_ClusterManagementAddOnSpec(in *v1alpha1.ClusterManagementAddOnSpec, out *ClusterManagementAddOnSpec, s conversion.Scope) error {
+	if err := autoConvert_v1alpha1_ClusterManagementAddOnSpec_To_v1beta1_ClusterManagementAddOnSpec(in, out, s); err != nil {
 		return err
 	}
 	if in.SupportedConfigs != nil {
 		out.DefaultConfigs = make([]AddOnConfig, 0, len(in.SupportedConfigs))
 	}
 	for _, kind := range in.SupportedConfigs {
-		config := AddOnConfig{ConfigGroupResource: ConfigGroupResource(kind.ConfigGroupResource), ConfigReferent: ConfigReferent{Name: NoDefaultConfigName}}
+		config := AddOnConfig{ConfigGroupResource: kind.ConfigGroupResource, ConfigReferent: v1alpha1.ConfigReferent{Name: NoDefaultConfigName}}
 		if kind.DefaultConfig != nil {
-			config.ConfigReferent = ConfigReferent{Namespace: kind.DefaultConfig.Namespace, Name: kind.DefaultConfig.Name}
+			config.ConfigReferent = *kind.DefaultConfig
 		}
 		out.DefaultConfigs = append(out.DefaultConfigs, config)
 	}

@@ -3,6 +3,7 @@ package v1beta1
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/literal"
 )
 
@@ -62,14 +63,7 @@ type AddOnDeploymentConfigSpec struct {
 }
 
 // CustomizedVariable is a variable of the manifests of an add-on.
-type CustomizedVariable struct {
-	// name is the name of the variable. It consists of letters, digits and underscores.
-	Name string `json:"name"`
-
-	// value is the value of the variable. If it is not set, the value is empty.
-	// +optional
-	Value *string `json:"value,omitempty"`
-}
+type CustomizedVariable v1alpha1.CustomizedVariable
 
 // NodePlacement selects the nodes of agents.
 type NodePlacement struct {
@@ -84,59 +78,13 @@ type NodePlacement struct {
 }
 
 // Toleration selects taints that a Pod tolerates, as in the core API.
-type Toleration struct {
-	// key is the key of the taint. An empty key matches all taints.
-	// +optional
-	Key *string `json:"key,omitempty"`
-
-	// operator specifies how key and value are compared: Equal, Exists, Lt or Gt. Defaults to Equal.
-	// +optional
-	Operator *string `json:"operator,omitempty"`
-
-	// value is the value of the taint.
-	// +optional
-	Value *string `json:"value,omitempty"`
-
-	// effect is the effect of the taint: NoSchedule, PreferNoSchedule or NoExecute. An empty effect matches all
-	// effects.
-	// +optional
-	Effect *string `json:"effect,omitempty"`
-
-	// tolerationSeconds is the number of seconds for which the taint is tolerated. It may be set only if effect
-	// is NoExecute.
-	// +optional
-	TolerationSeconds *int64 `json:"tolerationSeconds,omitempty"`
-}
+type Toleration v1alpha1.Toleration
 
 // ImageMirror replaces the registry of images.
-type ImageMirror struct {
-	// mirror is the registry to pull images from.
-	Mirror string `json:"mirror"`
-
-	// source is the registry to replace. If it is empty, all registries are replaced.
-	// +optional
-	Source *string `json:"source,omitempty"`
-}
+type ImageMirror v1alpha1.ImageMirror
 
 // ProxyConfig is the proxy of agents.
-type ProxyConfig struct {
-	// httpProxy is the URL of the proxy for HTTP requests.
-	// +optional
-	HTTPProxy *string `json:"httpProxy,omitempty"`
-
-	// httpsProxy is the URL of the proxy for HTTPS requests.
-	// +optional
-	HTTPSProxy *string `json:"httpsProxy,omitempty"`
-
-	// caBundle is the PEM bundle that verifies the proxy.
-	// +optional
-	// +listType=atomic
-	CABundle []byte `json:"caBundle,omitzero"`
-
-	// noProxy lists the hosts, IP addresses and CIDRs that are accessed without the proxy, separated by commas.
-	// +optional
-	NoProxy *string `json:"noProxy,omitempty"`
-}
+type ProxyConfig v1alpha1.ProxyConfig
 
 // ContainerResourceRequirements specifies the resources of containers.
 type ContainerResourceRequirements struct {
@@ -166,14 +114,7 @@ type ResourceRequirements struct {
 }
 
 // ResourceClaim refers to a ResourceClaim of the Pod.
-type ResourceClaim struct {
-	// name is the name of the claim in the Pod.
-	Name string `json:"name"`
-
-	// request is the name of a request in the claim. If it is empty, all requests are used.
-	// +optional
-	Request *string `json:"request,omitempty"`
-}
+type ResourceClaim v1alpha1.ResourceClaim
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 

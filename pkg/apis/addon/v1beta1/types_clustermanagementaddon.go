@@ -3,6 +3,8 @@ package v1beta1
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
 )
 
 // NoDefaultConfigName is the name in defaultConfigs of a configuration kind without a default, which v1alpha1
@@ -80,13 +82,7 @@ type InstallStrategy struct {
 }
 
 // PlacementRef refers to a Placement.
-type PlacementRef struct {
-	// namespace is the namespace of the Placement.
-	Namespace string `json:"namespace"`
-
-	// name is the name of the Placement.
-	Name string `json:"name"`
-}
+type PlacementRef v1alpha1.PlacementRef
 
 // PlacementStrategy specifies how an add-on is installed on the clusters of a Placement.
 type PlacementStrategy struct {
@@ -103,25 +99,12 @@ type PlacementStrategy struct {
 	RolloutStrategy RolloutStrategy `json:"rolloutStrategy,omitempty"`
 }
 
-// RolloutType specifies how a change is rolled out.
-// +enum
-type RolloutType string
-
-const (
-	// RolloutTypeAll changes all clusters at once.
-	RolloutTypeAll RolloutType = "All"
-	// RolloutTypeProgressive changes a limited number of clusters at a time.
-	RolloutTypeProgressive RolloutType = "Progressive"
-	// RolloutTypeProgressivePerGroup changes the decision groups of a Placement one after another.
-	RolloutTypeProgressivePerGroup RolloutType = "ProgressivePerGroup"
-)
-
 // RolloutStrategy specifies how a change is rolled out.
 type RolloutStrategy struct {
 	// type is All, Progressive or ProgressivePerGroup. Defaults to All.
 	// +optional
 	// +default="All"
-	Type RolloutType `json:"type,omitempty"`
+	Type v1alpha1.RolloutType `json:"type,omitempty"`
 
 	// all contains the settings for type All.
 	// +optional
@@ -137,32 +120,10 @@ type RolloutStrategy struct {
 }
 
 // RolloutConfig specifies when a rollout continues and when it fails.
-type RolloutConfig struct {
-	// minSuccessTime is the duration for which a cluster must be healthy before the rollout continues, for
-	// example 5m.
-	// +optional
-	MinSuccessTime *string `json:"minSuccessTime,omitempty"`
-
-	// progressDeadline is the duration after which an unhealthy cluster has failed, for example 10m, or None
-	// for no deadline.
-	// +optional
-	ProgressDeadline *string `json:"progressDeadline,omitempty"`
-
-	// maxFailures is the number or percentage of clusters that may fail before the rollout stops.
-	// +optional
-	MaxFailures *intstr.IntOrString `json:"maxFailures,omitempty"`
-}
+type RolloutConfig v1alpha1.RolloutConfig
 
 // MandatoryDecisionGroup identifies a decision group of a Placement by name or index.
-type MandatoryDecisionGroup struct {
-	// groupName is the name of the group.
-	// +optional
-	GroupName *string `json:"groupName,omitempty"`
-
-	// groupIndex is the index of the group.
-	// +optional
-	GroupIndex *int32 `json:"groupIndex,omitempty"`
-}
+type MandatoryDecisionGroup v1alpha1.MandatoryDecisionGroup
 
 // MandatoryDecisionGroups lists groups that must succeed before all others.
 type MandatoryDecisionGroups struct {
@@ -173,9 +134,7 @@ type MandatoryDecisionGroups struct {
 }
 
 // RolloutAll contains the settings of a rollout to all clusters at once.
-type RolloutAll struct {
-	RolloutConfig `json:",inline"`
-}
+type RolloutAll v1alpha1.RolloutAll
 
 // RolloutProgressive contains the settings of a rollout to a limited number of clusters at a time.
 type RolloutProgressive struct {
@@ -269,50 +228,16 @@ type ClusterManagementAddOnList struct {
 }
 
 // ConfigGroupResource is a kind of configuration, identified by its group and resource.
-type ConfigGroupResource struct {
-	// group is the API group of the configuration. It is empty for the core group.
-	// +optional
-	Group *string `json:"group,omitempty"`
-
-	// resource is the plural name of the resource of the configuration, for example addondeploymentconfigs.
-	Resource string `json:"resource"`
-}
+type ConfigGroupResource v1alpha1.ConfigGroupResource
 
 // ConfigReferent refers to a configuration by namespace and name.
-type ConfigReferent struct {
-	// namespace is the namespace of the configuration. It is empty for a cluster-scoped configuration.
-	// +optional
-	Namespace *string `json:"namespace,omitempty"`
-
-	// name is the name of the configuration.
-	Name string `json:"name"`
-}
+type ConfigReferent v1alpha1.ConfigReferent
 
 // ConfigSpecHash refers to a configuration with the hash of its spec.
-type ConfigSpecHash struct {
-	// The namespace and name of the configuration.
-	ConfigReferent `json:",inline"`
-
-	// specHash is the hash of the spec of the configuration.
-	SpecHash string `json:"specHash"`
-}
+type ConfigSpecHash v1alpha1.ConfigSpecHash
 
 // AddOnConfig refers to a configuration of an add-on.
-type AddOnConfig struct {
-	// The kind of the configuration.
-	ConfigGroupResource `json:",inline"`
-
-	// The configuration.
-	ConfigReferent `json:",inline"`
-}
+type AddOnConfig v1alpha1.AddOnConfig
 
 // AddOnMeta describes an add-on for users.
-type AddOnMeta struct {
-	// displayName is the name of the add-on to show.
-	// +optional
-	DisplayName string `json:"displayName,omitempty"`
-
-	// description is the description of the add-on.
-	// +optional
-	Description string `json:"description,omitempty"`
-}
+type AddOnMeta v1alpha1.AddOnMeta

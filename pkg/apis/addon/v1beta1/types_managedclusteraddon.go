@@ -2,6 +2,8 @@ package v1beta1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
 )
 
 const (
@@ -177,17 +179,7 @@ type ManagedClusterAddOnStatus struct {
 }
 
 // ObjectReference refers to an object on the hub.
-type ObjectReference struct {
-	// group is the API group of the object.
-	Group string `json:"group"`
-	// resource is the plural name of the resource of the object.
-	Resource string `json:"resource"`
-	// namespace is the namespace of the object. It is empty for a cluster-scoped object.
-	// +optional
-	Namespace string `json:"namespace,omitempty"`
-	// name is the name of the object.
-	Name string `json:"name"`
-}
+type ObjectReference v1alpha1.ObjectReference
 
 // ConfigReference is a configuration in use.
 type ConfigReference struct {
@@ -206,24 +198,8 @@ type ConfigReference struct {
 	LastAppliedConfig *ConfigSpecHash `json:"lastAppliedConfig"`
 }
 
-// HealthCheckMode specifies how the health of an add-on is determined.
-// +enum
-type HealthCheckMode string
-
-const (
-	// HealthCheckLease uses a Lease that the agent of the add-on renews on the managed cluster.
-	HealthCheckLease HealthCheckMode = "Lease"
-	// HealthCheckCustomized uses the condition Available that the add-on reports itself.
-	HealthCheckCustomized HealthCheckMode = "Customized"
-)
-
 // HealthCheck specifies how the health of an add-on is determined.
-type HealthCheck struct {
-	// mode is Lease or Customized. With Lease, the registration agent reads the Lease of the add-on. With
-	// Customized, the add-on reports its condition Available itself. Defaults to Lease.
-	// +optional
-	Mode HealthCheckMode `json:"mode,omitempty"`
-}
+type HealthCheck v1alpha1.HealthCheck
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 

@@ -14,6 +14,7 @@ import (
 	conversion "k8s.io/apimachinery/pkg/conversion"
 	runtime "k8s.io/apimachinery/pkg/runtime"
 	addon "open-cluster-management.io/hub-apiserver/pkg/apis/addon"
+	v1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
 )
 
 func init() {
@@ -23,13 +24,13 @@ func init() {
 // RegisterConversions adds conversion functions to the given scheme.
 // Public to allow building arbitrary schemes.
 func RegisterConversions(s *runtime.Scheme) error {
-	if err := s.AddGeneratedConversionFunc((*AddOnConfig)(nil), (*addon.AddOnConfig)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_AddOnConfig_To_addon_AddOnConfig(a.(*AddOnConfig), b.(*addon.AddOnConfig), scope)
+	if err := s.AddGeneratedConversionFunc((*AddOnConfig)(nil), (*v1alpha1.AddOnConfig)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_AddOnConfig_To_v1alpha1_AddOnConfig(a.(*AddOnConfig), b.(*v1alpha1.AddOnConfig), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*addon.AddOnConfig)(nil), (*AddOnConfig)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_AddOnConfig_To_v1beta1_AddOnConfig(a.(*addon.AddOnConfig), b.(*AddOnConfig), scope)
+	if err := s.AddGeneratedConversionFunc((*v1alpha1.AddOnConfig)(nil), (*AddOnConfig)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_AddOnConfig_To_v1beta1_AddOnConfig(a.(*v1alpha1.AddOnConfig), b.(*AddOnConfig), scope)
 	}); err != nil {
 		return err
 	}
@@ -53,23 +54,23 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*AddOnDeploymentConfigSpec)(nil), (*addon.AddOnDeploymentConfigSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_AddOnDeploymentConfigSpec_To_addon_AddOnDeploymentConfigSpec(a.(*AddOnDeploymentConfigSpec), b.(*addon.AddOnDeploymentConfigSpec), scope)
+	if err := s.AddGeneratedConversionFunc((*AddOnDeploymentConfigSpec)(nil), (*v1alpha1.AddOnDeploymentConfigSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_AddOnDeploymentConfigSpec_To_v1alpha1_AddOnDeploymentConfigSpec(a.(*AddOnDeploymentConfigSpec), b.(*v1alpha1.AddOnDeploymentConfigSpec), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*addon.AddOnDeploymentConfigSpec)(nil), (*AddOnDeploymentConfigSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_AddOnDeploymentConfigSpec_To_v1beta1_AddOnDeploymentConfigSpec(a.(*addon.AddOnDeploymentConfigSpec), b.(*AddOnDeploymentConfigSpec), scope)
+	if err := s.AddGeneratedConversionFunc((*v1alpha1.AddOnDeploymentConfigSpec)(nil), (*AddOnDeploymentConfigSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_AddOnDeploymentConfigSpec_To_v1beta1_AddOnDeploymentConfigSpec(a.(*v1alpha1.AddOnDeploymentConfigSpec), b.(*AddOnDeploymentConfigSpec), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*AddOnMeta)(nil), (*addon.AddOnMeta)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_AddOnMeta_To_addon_AddOnMeta(a.(*AddOnMeta), b.(*addon.AddOnMeta), scope)
+	if err := s.AddGeneratedConversionFunc((*AddOnMeta)(nil), (*v1alpha1.AddOnMeta)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_AddOnMeta_To_v1alpha1_AddOnMeta(a.(*AddOnMeta), b.(*v1alpha1.AddOnMeta), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*addon.AddOnMeta)(nil), (*AddOnMeta)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_AddOnMeta_To_v1beta1_AddOnMeta(a.(*addon.AddOnMeta), b.(*AddOnMeta), scope)
+	if err := s.AddGeneratedConversionFunc((*v1alpha1.AddOnMeta)(nil), (*AddOnMeta)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_AddOnMeta_To_v1beta1_AddOnMeta(a.(*v1alpha1.AddOnMeta), b.(*AddOnMeta), scope)
 	}); err != nil {
 		return err
 	}
@@ -93,123 +94,123 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*ClusterManagementAddOnStatus)(nil), (*addon.ClusterManagementAddOnStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_ClusterManagementAddOnStatus_To_addon_ClusterManagementAddOnStatus(a.(*ClusterManagementAddOnStatus), b.(*addon.ClusterManagementAddOnStatus), scope)
+	if err := s.AddGeneratedConversionFunc((*ClusterManagementAddOnStatus)(nil), (*v1alpha1.ClusterManagementAddOnStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_ClusterManagementAddOnStatus_To_v1alpha1_ClusterManagementAddOnStatus(a.(*ClusterManagementAddOnStatus), b.(*v1alpha1.ClusterManagementAddOnStatus), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*addon.ClusterManagementAddOnStatus)(nil), (*ClusterManagementAddOnStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_ClusterManagementAddOnStatus_To_v1beta1_ClusterManagementAddOnStatus(a.(*addon.ClusterManagementAddOnStatus), b.(*ClusterManagementAddOnStatus), scope)
+	if err := s.AddGeneratedConversionFunc((*v1alpha1.ClusterManagementAddOnStatus)(nil), (*ClusterManagementAddOnStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_ClusterManagementAddOnStatus_To_v1beta1_ClusterManagementAddOnStatus(a.(*v1alpha1.ClusterManagementAddOnStatus), b.(*ClusterManagementAddOnStatus), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*ConfigGroupResource)(nil), (*addon.ConfigGroupResource)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_ConfigGroupResource_To_addon_ConfigGroupResource(a.(*ConfigGroupResource), b.(*addon.ConfigGroupResource), scope)
+	if err := s.AddGeneratedConversionFunc((*ConfigGroupResource)(nil), (*v1alpha1.ConfigGroupResource)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_ConfigGroupResource_To_v1alpha1_ConfigGroupResource(a.(*ConfigGroupResource), b.(*v1alpha1.ConfigGroupResource), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*addon.ConfigGroupResource)(nil), (*ConfigGroupResource)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_ConfigGroupResource_To_v1beta1_ConfigGroupResource(a.(*addon.ConfigGroupResource), b.(*ConfigGroupResource), scope)
+	if err := s.AddGeneratedConversionFunc((*v1alpha1.ConfigGroupResource)(nil), (*ConfigGroupResource)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_ConfigGroupResource_To_v1beta1_ConfigGroupResource(a.(*v1alpha1.ConfigGroupResource), b.(*ConfigGroupResource), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*ConfigReferent)(nil), (*addon.ConfigReferent)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_ConfigReferent_To_addon_ConfigReferent(a.(*ConfigReferent), b.(*addon.ConfigReferent), scope)
+	if err := s.AddGeneratedConversionFunc((*ConfigReferent)(nil), (*v1alpha1.ConfigReferent)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_ConfigReferent_To_v1alpha1_ConfigReferent(a.(*ConfigReferent), b.(*v1alpha1.ConfigReferent), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*addon.ConfigReferent)(nil), (*ConfigReferent)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_ConfigReferent_To_v1beta1_ConfigReferent(a.(*addon.ConfigReferent), b.(*ConfigReferent), scope)
+	if err := s.AddGeneratedConversionFunc((*v1alpha1.ConfigReferent)(nil), (*ConfigReferent)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_ConfigReferent_To_v1beta1_ConfigReferent(a.(*v1alpha1.ConfigReferent), b.(*ConfigReferent), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*ConfigSpecHash)(nil), (*addon.ConfigSpecHash)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_ConfigSpecHash_To_addon_ConfigSpecHash(a.(*ConfigSpecHash), b.(*addon.ConfigSpecHash), scope)
+	if err := s.AddGeneratedConversionFunc((*ConfigSpecHash)(nil), (*v1alpha1.ConfigSpecHash)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_ConfigSpecHash_To_v1alpha1_ConfigSpecHash(a.(*ConfigSpecHash), b.(*v1alpha1.ConfigSpecHash), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*addon.ConfigSpecHash)(nil), (*ConfigSpecHash)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_ConfigSpecHash_To_v1beta1_ConfigSpecHash(a.(*addon.ConfigSpecHash), b.(*ConfigSpecHash), scope)
+	if err := s.AddGeneratedConversionFunc((*v1alpha1.ConfigSpecHash)(nil), (*ConfigSpecHash)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_ConfigSpecHash_To_v1beta1_ConfigSpecHash(a.(*v1alpha1.ConfigSpecHash), b.(*ConfigSpecHash), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*ContainerResourceRequirements)(nil), (*addon.ContainerResourceRequirements)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_ContainerResourceRequirements_To_addon_ContainerResourceRequirements(a.(*ContainerResourceRequirements), b.(*addon.ContainerResourceRequirements), scope)
+	if err := s.AddGeneratedConversionFunc((*ContainerResourceRequirements)(nil), (*v1alpha1.ContainerResourceRequirements)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_ContainerResourceRequirements_To_v1alpha1_ContainerResourceRequirements(a.(*ContainerResourceRequirements), b.(*v1alpha1.ContainerResourceRequirements), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*addon.ContainerResourceRequirements)(nil), (*ContainerResourceRequirements)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_ContainerResourceRequirements_To_v1beta1_ContainerResourceRequirements(a.(*addon.ContainerResourceRequirements), b.(*ContainerResourceRequirements), scope)
+	if err := s.AddGeneratedConversionFunc((*v1alpha1.ContainerResourceRequirements)(nil), (*ContainerResourceRequirements)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_ContainerResourceRequirements_To_v1beta1_ContainerResourceRequirements(a.(*v1alpha1.ContainerResourceRequirements), b.(*ContainerResourceRequirements), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*CustomizedVariable)(nil), (*addon.CustomizedVariable)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_CustomizedVariable_To_addon_CustomizedVariable(a.(*CustomizedVariable), b.(*addon.CustomizedVariable), scope)
+	if err := s.AddGeneratedConversionFunc((*CustomizedVariable)(nil), (*v1alpha1.CustomizedVariable)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_CustomizedVariable_To_v1alpha1_CustomizedVariable(a.(*CustomizedVariable), b.(*v1alpha1.CustomizedVariable), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*addon.CustomizedVariable)(nil), (*CustomizedVariable)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_CustomizedVariable_To_v1beta1_CustomizedVariable(a.(*addon.CustomizedVariable), b.(*CustomizedVariable), scope)
+	if err := s.AddGeneratedConversionFunc((*v1alpha1.CustomizedVariable)(nil), (*CustomizedVariable)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_CustomizedVariable_To_v1beta1_CustomizedVariable(a.(*v1alpha1.CustomizedVariable), b.(*CustomizedVariable), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*DefaultConfigReference)(nil), (*addon.DefaultConfigReference)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_DefaultConfigReference_To_addon_DefaultConfigReference(a.(*DefaultConfigReference), b.(*addon.DefaultConfigReference), scope)
+	if err := s.AddGeneratedConversionFunc((*DefaultConfigReference)(nil), (*v1alpha1.DefaultConfigReference)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_DefaultConfigReference_To_v1alpha1_DefaultConfigReference(a.(*DefaultConfigReference), b.(*v1alpha1.DefaultConfigReference), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*addon.DefaultConfigReference)(nil), (*DefaultConfigReference)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_DefaultConfigReference_To_v1beta1_DefaultConfigReference(a.(*addon.DefaultConfigReference), b.(*DefaultConfigReference), scope)
+	if err := s.AddGeneratedConversionFunc((*v1alpha1.DefaultConfigReference)(nil), (*DefaultConfigReference)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_DefaultConfigReference_To_v1beta1_DefaultConfigReference(a.(*v1alpha1.DefaultConfigReference), b.(*DefaultConfigReference), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*HealthCheck)(nil), (*addon.HealthCheck)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_HealthCheck_To_addon_HealthCheck(a.(*HealthCheck), b.(*addon.HealthCheck), scope)
+	if err := s.AddGeneratedConversionFunc((*HealthCheck)(nil), (*v1alpha1.HealthCheck)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_HealthCheck_To_v1alpha1_HealthCheck(a.(*HealthCheck), b.(*v1alpha1.HealthCheck), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*addon.HealthCheck)(nil), (*HealthCheck)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_HealthCheck_To_v1beta1_HealthCheck(a.(*addon.HealthCheck), b.(*HealthCheck), scope)
+	if err := s.AddGeneratedConversionFunc((*v1alpha1.HealthCheck)(nil), (*HealthCheck)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_HealthCheck_To_v1beta1_HealthCheck(a.(*v1alpha1.HealthCheck), b.(*HealthCheck), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*ImageMirror)(nil), (*addon.ImageMirror)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_ImageMirror_To_addon_ImageMirror(a.(*ImageMirror), b.(*addon.ImageMirror), scope)
+	if err := s.AddGeneratedConversionFunc((*ImageMirror)(nil), (*v1alpha1.ImageMirror)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_ImageMirror_To_v1alpha1_ImageMirror(a.(*ImageMirror), b.(*v1alpha1.ImageMirror), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*addon.ImageMirror)(nil), (*ImageMirror)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_ImageMirror_To_v1beta1_ImageMirror(a.(*addon.ImageMirror), b.(*ImageMirror), scope)
+	if err := s.AddGeneratedConversionFunc((*v1alpha1.ImageMirror)(nil), (*ImageMirror)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_ImageMirror_To_v1beta1_ImageMirror(a.(*v1alpha1.ImageMirror), b.(*ImageMirror), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*InstallConfigReference)(nil), (*addon.InstallConfigReference)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_InstallConfigReference_To_addon_InstallConfigReference(a.(*InstallConfigReference), b.(*addon.InstallConfigReference), scope)
+	if err := s.AddGeneratedConversionFunc((*InstallConfigReference)(nil), (*v1alpha1.InstallConfigReference)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_InstallConfigReference_To_v1alpha1_InstallConfigReference(a.(*InstallConfigReference), b.(*v1alpha1.InstallConfigReference), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*addon.InstallConfigReference)(nil), (*InstallConfigReference)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_InstallConfigReference_To_v1beta1_InstallConfigReference(a.(*addon.InstallConfigReference), b.(*InstallConfigReference), scope)
+	if err := s.AddGeneratedConversionFunc((*v1alpha1.InstallConfigReference)(nil), (*InstallConfigReference)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_InstallConfigReference_To_v1beta1_InstallConfigReference(a.(*v1alpha1.InstallConfigReference), b.(*InstallConfigReference), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*InstallProgression)(nil), (*addon.InstallProgression)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_InstallProgression_To_addon_InstallProgression(a.(*InstallProgression), b.(*addon.InstallProgression), scope)
+	if err := s.AddGeneratedConversionFunc((*InstallProgression)(nil), (*v1alpha1.InstallProgression)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_InstallProgression_To_v1alpha1_InstallProgression(a.(*InstallProgression), b.(*v1alpha1.InstallProgression), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*addon.InstallProgression)(nil), (*InstallProgression)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_InstallProgression_To_v1beta1_InstallProgression(a.(*addon.InstallProgression), b.(*InstallProgression), scope)
+	if err := s.AddGeneratedConversionFunc((*v1alpha1.InstallProgression)(nil), (*InstallProgression)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_InstallProgression_To_v1beta1_InstallProgression(a.(*v1alpha1.InstallProgression), b.(*InstallProgression), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*InstallStrategy)(nil), (*addon.InstallStrategy)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_InstallStrategy_To_addon_InstallStrategy(a.(*InstallStrategy), b.(*addon.InstallStrategy), scope)
+	if err := s.AddGeneratedConversionFunc((*InstallStrategy)(nil), (*v1alpha1.InstallStrategy)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_InstallStrategy_To_v1alpha1_InstallStrategy(a.(*InstallStrategy), b.(*v1alpha1.InstallStrategy), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*addon.InstallStrategy)(nil), (*InstallStrategy)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_InstallStrategy_To_v1beta1_InstallStrategy(a.(*addon.InstallStrategy), b.(*InstallStrategy), scope)
+	if err := s.AddGeneratedConversionFunc((*v1alpha1.InstallStrategy)(nil), (*InstallStrategy)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_InstallStrategy_To_v1beta1_InstallStrategy(a.(*v1alpha1.InstallStrategy), b.(*InstallStrategy), scope)
 	}); err != nil {
 		return err
 	}
@@ -223,178 +224,158 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*ManagedClusterAddOnSpec)(nil), (*addon.ManagedClusterAddOnSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_ManagedClusterAddOnSpec_To_addon_ManagedClusterAddOnSpec(a.(*ManagedClusterAddOnSpec), b.(*addon.ManagedClusterAddOnSpec), scope)
+	if err := s.AddGeneratedConversionFunc((*ManagedClusterAddOnSpec)(nil), (*v1alpha1.ManagedClusterAddOnSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_ManagedClusterAddOnSpec_To_v1alpha1_ManagedClusterAddOnSpec(a.(*ManagedClusterAddOnSpec), b.(*v1alpha1.ManagedClusterAddOnSpec), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*MandatoryDecisionGroup)(nil), (*addon.MandatoryDecisionGroup)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_MandatoryDecisionGroup_To_addon_MandatoryDecisionGroup(a.(*MandatoryDecisionGroup), b.(*addon.MandatoryDecisionGroup), scope)
+	if err := s.AddGeneratedConversionFunc((*MandatoryDecisionGroup)(nil), (*v1alpha1.MandatoryDecisionGroup)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_MandatoryDecisionGroup_To_v1alpha1_MandatoryDecisionGroup(a.(*MandatoryDecisionGroup), b.(*v1alpha1.MandatoryDecisionGroup), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*addon.MandatoryDecisionGroup)(nil), (*MandatoryDecisionGroup)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_MandatoryDecisionGroup_To_v1beta1_MandatoryDecisionGroup(a.(*addon.MandatoryDecisionGroup), b.(*MandatoryDecisionGroup), scope)
+	if err := s.AddGeneratedConversionFunc((*v1alpha1.MandatoryDecisionGroup)(nil), (*MandatoryDecisionGroup)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_MandatoryDecisionGroup_To_v1beta1_MandatoryDecisionGroup(a.(*v1alpha1.MandatoryDecisionGroup), b.(*MandatoryDecisionGroup), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*MandatoryDecisionGroups)(nil), (*addon.MandatoryDecisionGroups)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_MandatoryDecisionGroups_To_addon_MandatoryDecisionGroups(a.(*MandatoryDecisionGroups), b.(*addon.MandatoryDecisionGroups), scope)
+	if err := s.AddGeneratedConversionFunc((*MandatoryDecisionGroups)(nil), (*v1alpha1.MandatoryDecisionGroups)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_MandatoryDecisionGroups_To_v1alpha1_MandatoryDecisionGroups(a.(*MandatoryDecisionGroups), b.(*v1alpha1.MandatoryDecisionGroups), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*addon.MandatoryDecisionGroups)(nil), (*MandatoryDecisionGroups)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_MandatoryDecisionGroups_To_v1beta1_MandatoryDecisionGroups(a.(*addon.MandatoryDecisionGroups), b.(*MandatoryDecisionGroups), scope)
+	if err := s.AddGeneratedConversionFunc((*v1alpha1.MandatoryDecisionGroups)(nil), (*MandatoryDecisionGroups)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_MandatoryDecisionGroups_To_v1beta1_MandatoryDecisionGroups(a.(*v1alpha1.MandatoryDecisionGroups), b.(*MandatoryDecisionGroups), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*NodePlacement)(nil), (*addon.NodePlacement)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_NodePlacement_To_addon_NodePlacement(a.(*NodePlacement), b.(*addon.NodePlacement), scope)
+	if err := s.AddGeneratedConversionFunc((*NodePlacement)(nil), (*v1alpha1.NodePlacement)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_NodePlacement_To_v1alpha1_NodePlacement(a.(*NodePlacement), b.(*v1alpha1.NodePlacement), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*addon.NodePlacement)(nil), (*NodePlacement)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_NodePlacement_To_v1beta1_NodePlacement(a.(*addon.NodePlacement), b.(*NodePlacement), scope)
+	if err := s.AddGeneratedConversionFunc((*v1alpha1.NodePlacement)(nil), (*NodePlacement)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_NodePlacement_To_v1beta1_NodePlacement(a.(*v1alpha1.NodePlacement), b.(*NodePlacement), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*ObjectReference)(nil), (*addon.ObjectReference)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_ObjectReference_To_addon_ObjectReference(a.(*ObjectReference), b.(*addon.ObjectReference), scope)
+	if err := s.AddGeneratedConversionFunc((*ObjectReference)(nil), (*v1alpha1.ObjectReference)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_ObjectReference_To_v1alpha1_ObjectReference(a.(*ObjectReference), b.(*v1alpha1.ObjectReference), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*addon.ObjectReference)(nil), (*ObjectReference)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_ObjectReference_To_v1beta1_ObjectReference(a.(*addon.ObjectReference), b.(*ObjectReference), scope)
+	if err := s.AddGeneratedConversionFunc((*v1alpha1.ObjectReference)(nil), (*ObjectReference)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_ObjectReference_To_v1beta1_ObjectReference(a.(*v1alpha1.ObjectReference), b.(*ObjectReference), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*PlacementRef)(nil), (*addon.PlacementRef)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_PlacementRef_To_addon_PlacementRef(a.(*PlacementRef), b.(*addon.PlacementRef), scope)
+	if err := s.AddGeneratedConversionFunc((*PlacementRef)(nil), (*v1alpha1.PlacementRef)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_PlacementRef_To_v1alpha1_PlacementRef(a.(*PlacementRef), b.(*v1alpha1.PlacementRef), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*addon.PlacementRef)(nil), (*PlacementRef)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_PlacementRef_To_v1beta1_PlacementRef(a.(*addon.PlacementRef), b.(*PlacementRef), scope)
+	if err := s.AddGeneratedConversionFunc((*v1alpha1.PlacementRef)(nil), (*PlacementRef)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_PlacementRef_To_v1beta1_PlacementRef(a.(*v1alpha1.PlacementRef), b.(*PlacementRef), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*PlacementStrategy)(nil), (*addon.PlacementStrategy)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_PlacementStrategy_To_addon_PlacementStrategy(a.(*PlacementStrategy), b.(*addon.PlacementStrategy), scope)
+	if err := s.AddGeneratedConversionFunc((*PlacementStrategy)(nil), (*v1alpha1.PlacementStrategy)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_PlacementStrategy_To_v1alpha1_PlacementStrategy(a.(*PlacementStrategy), b.(*v1alpha1.PlacementStrategy), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*addon.PlacementStrategy)(nil), (*PlacementStrategy)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_PlacementStrategy_To_v1beta1_PlacementStrategy(a.(*addon.PlacementStrategy), b.(*PlacementStrategy), scope)
+	if err := s.AddGeneratedConversionFunc((*v1alpha1.PlacementStrategy)(nil), (*PlacementStrategy)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_PlacementStrategy_To_v1beta1_PlacementStrategy(a.(*v1alpha1.PlacementStrategy), b.(*PlacementStrategy), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*ProxyConfig)(nil), (*addon.ProxyConfig)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_ProxyConfig_To_addon_ProxyConfig(a.(*ProxyConfig), b.(*addon.ProxyConfig), scope)
+	if err := s.AddGeneratedConversionFunc((*ProxyConfig)(nil), (*v1alpha1.ProxyConfig)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_ProxyConfig_To_v1alpha1_ProxyConfig(a.(*ProxyConfig), b.(*v1alpha1.ProxyConfig), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*addon.ProxyConfig)(nil), (*ProxyConfig)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_ProxyConfig_To_v1beta1_ProxyConfig(a.(*addon.ProxyConfig), b.(*ProxyConfig), scope)
+	if err := s.AddGeneratedConversionFunc((*v1alpha1.ProxyConfig)(nil), (*ProxyConfig)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_ProxyConfig_To_v1beta1_ProxyConfig(a.(*v1alpha1.ProxyConfig), b.(*ProxyConfig), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*ResourceClaim)(nil), (*addon.ResourceClaim)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_ResourceClaim_To_addon_ResourceClaim(a.(*ResourceClaim), b.(*addon.ResourceClaim), scope)
+	if err := s.AddGeneratedConversionFunc((*ResourceClaim)(nil), (*v1alpha1.ResourceClaim)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_ResourceClaim_To_v1alpha1_ResourceClaim(a.(*ResourceClaim), b.(*v1alpha1.ResourceClaim), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*addon.ResourceClaim)(nil), (*ResourceClaim)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_ResourceClaim_To_v1beta1_ResourceClaim(a.(*addon.ResourceClaim), b.(*ResourceClaim), scope)
+	if err := s.AddGeneratedConversionFunc((*v1alpha1.ResourceClaim)(nil), (*ResourceClaim)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_ResourceClaim_To_v1beta1_ResourceClaim(a.(*v1alpha1.ResourceClaim), b.(*ResourceClaim), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*ResourceRequirements)(nil), (*addon.ResourceRequirements)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_ResourceRequirements_To_addon_ResourceRequirements(a.(*ResourceRequirements), b.(*addon.ResourceRequirements), scope)
+	if err := s.AddGeneratedConversionFunc((*ResourceRequirements)(nil), (*v1alpha1.ResourceRequirements)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_ResourceRequirements_To_v1alpha1_ResourceRequirements(a.(*ResourceRequirements), b.(*v1alpha1.ResourceRequirements), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*addon.ResourceRequirements)(nil), (*ResourceRequirements)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_ResourceRequirements_To_v1beta1_ResourceRequirements(a.(*addon.ResourceRequirements), b.(*ResourceRequirements), scope)
+	if err := s.AddGeneratedConversionFunc((*v1alpha1.ResourceRequirements)(nil), (*ResourceRequirements)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_ResourceRequirements_To_v1beta1_ResourceRequirements(a.(*v1alpha1.ResourceRequirements), b.(*ResourceRequirements), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*RolloutAll)(nil), (*addon.RolloutAll)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_RolloutAll_To_addon_RolloutAll(a.(*RolloutAll), b.(*addon.RolloutAll), scope)
+	if err := s.AddGeneratedConversionFunc((*RolloutAll)(nil), (*v1alpha1.RolloutAll)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_RolloutAll_To_v1alpha1_RolloutAll(a.(*RolloutAll), b.(*v1alpha1.RolloutAll), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*addon.RolloutAll)(nil), (*RolloutAll)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_RolloutAll_To_v1beta1_RolloutAll(a.(*addon.RolloutAll), b.(*RolloutAll), scope)
+	if err := s.AddGeneratedConversionFunc((*v1alpha1.RolloutAll)(nil), (*RolloutAll)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_RolloutAll_To_v1beta1_RolloutAll(a.(*v1alpha1.RolloutAll), b.(*RolloutAll), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*RolloutConfig)(nil), (*addon.RolloutConfig)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_RolloutConfig_To_addon_RolloutConfig(a.(*RolloutConfig), b.(*addon.RolloutConfig), scope)
+	if err := s.AddGeneratedConversionFunc((*RolloutConfig)(nil), (*v1alpha1.RolloutConfig)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_RolloutConfig_To_v1alpha1_RolloutConfig(a.(*RolloutConfig), b.(*v1alpha1.RolloutConfig), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*addon.RolloutConfig)(nil), (*RolloutConfig)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_RolloutConfig_To_v1beta1_RolloutConfig(a.(*addon.RolloutConfig), b.(*RolloutConfig), scope)
+	if err := s.AddGeneratedConversionFunc((*v1alpha1.RolloutConfig)(nil), (*RolloutConfig)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_RolloutConfig_To_v1beta1_RolloutConfig(a.(*v1alpha1.RolloutConfig), b.(*RolloutConfig), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*RolloutProgressive)(nil), (*addon.RolloutProgressive)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_RolloutProgressive_To_addon_RolloutProgressive(a.(*RolloutProgressive), b.(*addon.RolloutProgressive), scope)
+	if err := s.AddGeneratedConversionFunc((*RolloutProgressive)(nil), (*v1alpha1.RolloutProgressive)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_RolloutProgressive_To_v1alpha1_RolloutProgressive(a.(*RolloutProgressive), b.(*v1alpha1.RolloutProgressive), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*addon.RolloutProgressive)(nil), (*RolloutProgressive)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_RolloutProgressive_To_v1beta1_RolloutProgressive(a.(*addon.RolloutProgressive), b.(*RolloutProgressive), scope)
+	if err := s.AddGeneratedConversionFunc((*v1alpha1.RolloutProgressive)(nil), (*RolloutProgressive)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_RolloutProgressive_To_v1beta1_RolloutProgressive(a.(*v1alpha1.RolloutProgressive), b.(*RolloutProgressive), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*RolloutProgressivePerGroup)(nil), (*addon.RolloutProgressivePerGroup)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_RolloutProgressivePerGroup_To_addon_RolloutProgressivePerGroup(a.(*RolloutProgressivePerGroup), b.(*addon.RolloutProgressivePerGroup), scope)
+	if err := s.AddGeneratedConversionFunc((*RolloutProgressivePerGroup)(nil), (*v1alpha1.RolloutProgressivePerGroup)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_RolloutProgressivePerGroup_To_v1alpha1_RolloutProgressivePerGroup(a.(*RolloutProgressivePerGroup), b.(*v1alpha1.RolloutProgressivePerGroup), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*addon.RolloutProgressivePerGroup)(nil), (*RolloutProgressivePerGroup)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_RolloutProgressivePerGroup_To_v1beta1_RolloutProgressivePerGroup(a.(*addon.RolloutProgressivePerGroup), b.(*RolloutProgressivePerGroup), scope)
+	if err := s.AddGeneratedConversionFunc((*v1alpha1.RolloutProgressivePerGroup)(nil), (*RolloutProgressivePerGroup)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_RolloutProgressivePerGroup_To_v1beta1_RolloutProgressivePerGroup(a.(*v1alpha1.RolloutProgressivePerGroup), b.(*RolloutProgressivePerGroup), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*RolloutStrategy)(nil), (*addon.RolloutStrategy)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_RolloutStrategy_To_addon_RolloutStrategy(a.(*RolloutStrategy), b.(*addon.RolloutStrategy), scope)
+	if err := s.AddGeneratedConversionFunc((*RolloutStrategy)(nil), (*v1alpha1.RolloutStrategy)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_RolloutStrategy_To_v1alpha1_RolloutStrategy(a.(*RolloutStrategy), b.(*v1alpha1.RolloutStrategy), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*addon.RolloutStrategy)(nil), (*RolloutStrategy)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_RolloutStrategy_To_v1beta1_RolloutStrategy(a.(*addon.RolloutStrategy), b.(*RolloutStrategy), scope)
+	if err := s.AddGeneratedConversionFunc((*v1alpha1.RolloutStrategy)(nil), (*RolloutStrategy)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_RolloutStrategy_To_v1beta1_RolloutStrategy(a.(*v1alpha1.RolloutStrategy), b.(*RolloutStrategy), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*Toleration)(nil), (*addon.Toleration)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_Toleration_To_addon_Toleration(a.(*Toleration), b.(*addon.Toleration), scope)
+	if err := s.AddGeneratedConversionFunc((*Toleration)(nil), (*v1alpha1.Toleration)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_Toleration_To_v1alpha1_Toleration(a.(*Toleration), b.(*v1alpha1.Toleration), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*addon.Toleration)(nil), (*Toleration)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_Toleration_To_v1beta1_Toleration(a.(*addon.Toleration), b.(*Toleration), scope)
-	}); err != nil {
-		return err
-	}
-	if err := s.AddConversionFunc((*addon.ClusterManagementAddOnSpec)(nil), (*ClusterManagementAddOnSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_ClusterManagementAddOnSpec_To_v1beta1_ClusterManagementAddOnSpec(a.(*addon.ClusterManagementAddOnSpec), b.(*ClusterManagementAddOnSpec), scope)
-	}); err != nil {
-		return err
-	}
-	if err := s.AddConversionFunc((*addon.ConfigReference)(nil), (*ConfigReference)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_ConfigReference_To_v1beta1_ConfigReference(a.(*addon.ConfigReference), b.(*ConfigReference), scope)
-	}); err != nil {
-		return err
-	}
-	if err := s.AddConversionFunc((*addon.ManagedClusterAddOnSpec)(nil), (*ManagedClusterAddOnSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_ManagedClusterAddOnSpec_To_v1beta1_ManagedClusterAddOnSpec(a.(*addon.ManagedClusterAddOnSpec), b.(*ManagedClusterAddOnSpec), scope)
-	}); err != nil {
-		return err
-	}
-	if err := s.AddConversionFunc((*addon.ManagedClusterAddOnStatus)(nil), (*ManagedClusterAddOnStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_ManagedClusterAddOnStatus_To_v1beta1_ManagedClusterAddOnStatus(a.(*addon.ManagedClusterAddOnStatus), b.(*ManagedClusterAddOnStatus), scope)
+	if err := s.AddGeneratedConversionFunc((*v1alpha1.Toleration)(nil), (*Toleration)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_Toleration_To_v1beta1_Toleration(a.(*v1alpha1.Toleration), b.(*Toleration), scope)
 	}); err != nil {
 		return err
 	}
@@ -403,28 +384,48 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
-	if err := s.AddConversionFunc((*addon.RegistrationConfig)(nil), (*RegistrationConfig)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_RegistrationConfig_To_v1beta1_RegistrationConfig(a.(*addon.RegistrationConfig), b.(*RegistrationConfig), scope)
+	if err := s.AddConversionFunc((*v1alpha1.ClusterManagementAddOnSpec)(nil), (*ClusterManagementAddOnSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_ClusterManagementAddOnSpec_To_v1beta1_ClusterManagementAddOnSpec(a.(*v1alpha1.ClusterManagementAddOnSpec), b.(*ClusterManagementAddOnSpec), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddConversionFunc((*addon.Subject)(nil), (*Subject)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_Subject_To_v1beta1_Subject(a.(*addon.Subject), b.(*Subject), scope)
+	if err := s.AddConversionFunc((*v1alpha1.ConfigReference)(nil), (*ConfigReference)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_ConfigReference_To_v1beta1_ConfigReference(a.(*v1alpha1.ConfigReference), b.(*ConfigReference), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddConversionFunc((*ClusterManagementAddOnSpec)(nil), (*addon.ClusterManagementAddOnSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_ClusterManagementAddOnSpec_To_addon_ClusterManagementAddOnSpec(a.(*ClusterManagementAddOnSpec), b.(*addon.ClusterManagementAddOnSpec), scope)
+	if err := s.AddConversionFunc((*v1alpha1.ManagedClusterAddOnSpec)(nil), (*ManagedClusterAddOnSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_ManagedClusterAddOnSpec_To_v1beta1_ManagedClusterAddOnSpec(a.(*v1alpha1.ManagedClusterAddOnSpec), b.(*ManagedClusterAddOnSpec), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddConversionFunc((*ConfigReference)(nil), (*addon.ConfigReference)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_ConfigReference_To_addon_ConfigReference(a.(*ConfigReference), b.(*addon.ConfigReference), scope)
+	if err := s.AddConversionFunc((*v1alpha1.ManagedClusterAddOnStatus)(nil), (*ManagedClusterAddOnStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_ManagedClusterAddOnStatus_To_v1beta1_ManagedClusterAddOnStatus(a.(*v1alpha1.ManagedClusterAddOnStatus), b.(*ManagedClusterAddOnStatus), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddConversionFunc((*ManagedClusterAddOnStatus)(nil), (*addon.ManagedClusterAddOnStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_ManagedClusterAddOnStatus_To_addon_ManagedClusterAddOnStatus(a.(*ManagedClusterAddOnStatus), b.(*addon.ManagedClusterAddOnStatus), scope)
+	if err := s.AddConversionFunc((*v1alpha1.RegistrationConfig)(nil), (*RegistrationConfig)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_RegistrationConfig_To_v1beta1_RegistrationConfig(a.(*v1alpha1.RegistrationConfig), b.(*RegistrationConfig), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddConversionFunc((*v1alpha1.Subject)(nil), (*Subject)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_Subject_To_v1beta1_Subject(a.(*v1alpha1.Subject), b.(*Subject), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddConversionFunc((*ClusterManagementAddOnSpec)(nil), (*v1alpha1.ClusterManagementAddOnSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_ClusterManagementAddOnSpec_To_v1alpha1_ClusterManagementAddOnSpec(a.(*ClusterManagementAddOnSpec), b.(*v1alpha1.ClusterManagementAddOnSpec), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddConversionFunc((*ConfigReference)(nil), (*v1alpha1.ConfigReference)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_ConfigReference_To_v1alpha1_ConfigReference(a.(*ConfigReference), b.(*v1alpha1.ConfigReference), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddConversionFunc((*ManagedClusterAddOnStatus)(nil), (*v1alpha1.ManagedClusterAddOnStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_ManagedClusterAddOnStatus_To_v1alpha1_ManagedClusterAddOnStatus(a.(*ManagedClusterAddOnStatus), b.(*v1alpha1.ManagedClusterAddOnStatus), scope)
 	}); err != nil {
 		return err
 	}
@@ -433,42 +434,42 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
-	if err := s.AddConversionFunc((*RegistrationConfig)(nil), (*addon.RegistrationConfig)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_RegistrationConfig_To_addon_RegistrationConfig(a.(*RegistrationConfig), b.(*addon.RegistrationConfig), scope)
+	if err := s.AddConversionFunc((*RegistrationConfig)(nil), (*v1alpha1.RegistrationConfig)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_RegistrationConfig_To_v1alpha1_RegistrationConfig(a.(*RegistrationConfig), b.(*v1alpha1.RegistrationConfig), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddConversionFunc((*Subject)(nil), (*addon.Subject)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1beta1_Subject_To_addon_Subject(a.(*Subject), b.(*addon.Subject), scope)
+	if err := s.AddConversionFunc((*Subject)(nil), (*v1alpha1.Subject)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1beta1_Subject_To_v1alpha1_Subject(a.(*Subject), b.(*v1alpha1.Subject), scope)
 	}); err != nil {
 		return err
 	}
 	return nil
 }
 
-func autoConvert_v1beta1_AddOnConfig_To_addon_AddOnConfig(in *AddOnConfig, out *addon.AddOnConfig, s conversion.Scope) error {
-	*out = *(*addon.AddOnConfig)(unsafe.Pointer(in))
+func autoConvert_v1beta1_AddOnConfig_To_v1alpha1_AddOnConfig(in *AddOnConfig, out *v1alpha1.AddOnConfig, s conversion.Scope) error {
+	*out = *(*v1alpha1.AddOnConfig)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_v1beta1_AddOnConfig_To_addon_AddOnConfig is an autogenerated conversion function.
-func Convert_v1beta1_AddOnConfig_To_addon_AddOnConfig(in *AddOnConfig, out *addon.AddOnConfig, s conversion.Scope) error {
-	return autoConvert_v1beta1_AddOnConfig_To_addon_AddOnConfig(in, out, s)
+// Convert_v1beta1_AddOnConfig_To_v1alpha1_AddOnConfig is an autogenerated conversion function.
+func Convert_v1beta1_AddOnConfig_To_v1alpha1_AddOnConfig(in *AddOnConfig, out *v1alpha1.AddOnConfig, s conversion.Scope) error {
+	return autoConvert_v1beta1_AddOnConfig_To_v1alpha1_AddOnConfig(in, out, s)
 }
 
-func autoConvert_addon_AddOnConfig_To_v1beta1_AddOnConfig(in *addon.AddOnConfig, out *AddOnConfig, s conversion.Scope) error {
+func autoConvert_v1alpha1_AddOnConfig_To_v1beta1_AddOnConfig(in *v1alpha1.AddOnConfig, out *AddOnConfig, s conversion.Scope) error {
 	*out = *(*AddOnConfig)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_addon_AddOnConfig_To_v1beta1_AddOnConfig is an autogenerated conversion function.
-func Convert_addon_AddOnConfig_To_v1beta1_AddOnConfig(in *addon.AddOnConfig, out *AddOnConfig, s conversion.Scope) error {
-	return autoConvert_addon_AddOnConfig_To_v1beta1_AddOnConfig(in, out, s)
+// Convert_v1alpha1_AddOnConfig_To_v1beta1_AddOnConfig is an autogenerated conversion function.
+func Convert_v1alpha1_AddOnConfig_To_v1beta1_AddOnConfig(in *v1alpha1.AddOnConfig, out *AddOnConfig, s conversion.Scope) error {
+	return autoConvert_v1alpha1_AddOnConfig_To_v1beta1_AddOnConfig(in, out, s)
 }
 
 func autoConvert_v1beta1_AddOnDeploymentConfig_To_addon_AddOnDeploymentConfig(in *AddOnDeploymentConfig, out *addon.AddOnDeploymentConfig, s conversion.Scope) error {
 	out.ObjectMeta = in.ObjectMeta
-	if err := Convert_v1beta1_AddOnDeploymentConfigSpec_To_addon_AddOnDeploymentConfigSpec(&in.Spec, &out.Spec, s); err != nil {
+	if err := Convert_v1beta1_AddOnDeploymentConfigSpec_To_v1alpha1_AddOnDeploymentConfigSpec(&in.Spec, &out.Spec, s); err != nil {
 		return err
 	}
 	return nil
@@ -481,7 +482,7 @@ func Convert_v1beta1_AddOnDeploymentConfig_To_addon_AddOnDeploymentConfig(in *Ad
 
 func autoConvert_addon_AddOnDeploymentConfig_To_v1beta1_AddOnDeploymentConfig(in *addon.AddOnDeploymentConfig, out *AddOnDeploymentConfig, s conversion.Scope) error {
 	out.ObjectMeta = in.ObjectMeta
-	if err := Convert_addon_AddOnDeploymentConfigSpec_To_v1beta1_AddOnDeploymentConfigSpec(&in.Spec, &out.Spec, s); err != nil {
+	if err := Convert_v1alpha1_AddOnDeploymentConfigSpec_To_v1beta1_AddOnDeploymentConfigSpec(&in.Spec, &out.Spec, s); err != nil {
 		return err
 	}
 	return nil
@@ -514,52 +515,52 @@ func Convert_addon_AddOnDeploymentConfigList_To_v1beta1_AddOnDeploymentConfigLis
 	return autoConvert_addon_AddOnDeploymentConfigList_To_v1beta1_AddOnDeploymentConfigList(in, out, s)
 }
 
-func autoConvert_v1beta1_AddOnDeploymentConfigSpec_To_addon_AddOnDeploymentConfigSpec(in *AddOnDeploymentConfigSpec, out *addon.AddOnDeploymentConfigSpec, s conversion.Scope) error {
-	*out = *(*addon.AddOnDeploymentConfigSpec)(unsafe.Pointer(in))
+func autoConvert_v1beta1_AddOnDeploymentConfigSpec_To_v1alpha1_AddOnDeploymentConfigSpec(in *AddOnDeploymentConfigSpec, out *v1alpha1.AddOnDeploymentConfigSpec, s conversion.Scope) error {
+	*out = *(*v1alpha1.AddOnDeploymentConfigSpec)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_v1beta1_AddOnDeploymentConfigSpec_To_addon_AddOnDeploymentConfigSpec is an autogenerated conversion function.
-func Convert_v1beta1_AddOnDeploymentConfigSpec_To_addon_AddOnDeploymentConfigSpec(in *AddOnDeploymentConfigSpec, out *addon.AddOnDeploymentConfigSpec, s conversion.Scope) error {
-	return autoConvert_v1beta1_AddOnDeploymentConfigSpec_To_addon_AddOnDeploymentConfigSpec(in, out, s)
+// Convert_v1beta1_AddOnDeploymentConfigSpec_To_v1alpha1_AddOnDeploymentConfigSpec is an autogenerated conversion function.
+func Convert_v1beta1_AddOnDeploymentConfigSpec_To_v1alpha1_AddOnDeploymentConfigSpec(in *AddOnDeploymentConfigSpec, out *v1alpha1.AddOnDeploymentConfigSpec, s conversion.Scope) error {
+	return autoConvert_v1beta1_AddOnDeploymentConfigSpec_To_v1alpha1_AddOnDeploymentConfigSpec(in, out, s)
 }
 
-func autoConvert_addon_AddOnDeploymentConfigSpec_To_v1beta1_AddOnDeploymentConfigSpec(in *addon.AddOnDeploymentConfigSpec, out *AddOnDeploymentConfigSpec, s conversion.Scope) error {
+func autoConvert_v1alpha1_AddOnDeploymentConfigSpec_To_v1beta1_AddOnDeploymentConfigSpec(in *v1alpha1.AddOnDeploymentConfigSpec, out *AddOnDeploymentConfigSpec, s conversion.Scope) error {
 	*out = *(*AddOnDeploymentConfigSpec)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_addon_AddOnDeploymentConfigSpec_To_v1beta1_AddOnDeploymentConfigSpec is an autogenerated conversion function.
-func Convert_addon_AddOnDeploymentConfigSpec_To_v1beta1_AddOnDeploymentConfigSpec(in *addon.AddOnDeploymentConfigSpec, out *AddOnDeploymentConfigSpec, s conversion.Scope) error {
-	return autoConvert_addon_AddOnDeploymentConfigSpec_To_v1beta1_AddOnDeploymentConfigSpec(in, out, s)
+// Convert_v1alpha1_AddOnDeploymentConfigSpec_To_v1beta1_AddOnDeploymentConfigSpec is an autogenerated conversion function.
+func Convert_v1alpha1_AddOnDeploymentConfigSpec_To_v1beta1_AddOnDeploymentConfigSpec(in *v1alpha1.AddOnDeploymentConfigSpec, out *AddOnDeploymentConfigSpec, s conversion.Scope) error {
+	return autoConvert_v1alpha1_AddOnDeploymentConfigSpec_To_v1beta1_AddOnDeploymentConfigSpec(in, out, s)
 }
 
-func autoConvert_v1beta1_AddOnMeta_To_addon_AddOnMeta(in *AddOnMeta, out *addon.AddOnMeta, s conversion.Scope) error {
-	*out = *(*addon.AddOnMeta)(unsafe.Pointer(in))
+func autoConvert_v1beta1_AddOnMeta_To_v1alpha1_AddOnMeta(in *AddOnMeta, out *v1alpha1.AddOnMeta, s conversion.Scope) error {
+	*out = *(*v1alpha1.AddOnMeta)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_v1beta1_AddOnMeta_To_addon_AddOnMeta is an autogenerated conversion function.
-func Convert_v1beta1_AddOnMeta_To_addon_AddOnMeta(in *AddOnMeta, out *addon.AddOnMeta, s conversion.Scope) error {
-	return autoConvert_v1beta1_AddOnMeta_To_addon_AddOnMeta(in, out, s)
+// Convert_v1beta1_AddOnMeta_To_v1alpha1_AddOnMeta is an autogenerated conversion function.
+func Convert_v1beta1_AddOnMeta_To_v1alpha1_AddOnMeta(in *AddOnMeta, out *v1alpha1.AddOnMeta, s conversion.Scope) error {
+	return autoConvert_v1beta1_AddOnMeta_To_v1alpha1_AddOnMeta(in, out, s)
 }
 
-func autoConvert_addon_AddOnMeta_To_v1beta1_AddOnMeta(in *addon.AddOnMeta, out *AddOnMeta, s conversion.Scope) error {
+func autoConvert_v1alpha1_AddOnMeta_To_v1beta1_AddOnMeta(in *v1alpha1.AddOnMeta, out *AddOnMeta, s conversion.Scope) error {
 	*out = *(*AddOnMeta)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_addon_AddOnMeta_To_v1beta1_AddOnMeta is an autogenerated conversion function.
-func Convert_addon_AddOnMeta_To_v1beta1_AddOnMeta(in *addon.AddOnMeta, out *AddOnMeta, s conversion.Scope) error {
-	return autoConvert_addon_AddOnMeta_To_v1beta1_AddOnMeta(in, out, s)
+// Convert_v1alpha1_AddOnMeta_To_v1beta1_AddOnMeta is an autogenerated conversion function.
+func Convert_v1alpha1_AddOnMeta_To_v1beta1_AddOnMeta(in *v1alpha1.AddOnMeta, out *AddOnMeta, s conversion.Scope) error {
+	return autoConvert_v1alpha1_AddOnMeta_To_v1beta1_AddOnMeta(in, out, s)
 }
 
 func autoConvert_v1beta1_ClusterManagementAddOn_To_addon_ClusterManagementAddOn(in *ClusterManagementAddOn, out *addon.ClusterManagementAddOn, s conversion.Scope) error {
 	out.ObjectMeta = in.ObjectMeta
-	if err := Convert_v1beta1_ClusterManagementAddOnSpec_To_addon_ClusterManagementAddOnSpec(&in.Spec, &out.Spec, s); err != nil {
+	if err := Convert_v1beta1_ClusterManagementAddOnSpec_To_v1alpha1_ClusterManagementAddOnSpec(&in.Spec, &out.Spec, s); err != nil {
 		return err
 	}
-	if err := Convert_v1beta1_ClusterManagementAddOnStatus_To_addon_ClusterManagementAddOnStatus(&in.Status, &out.Status, s); err != nil {
+	if err := Convert_v1beta1_ClusterManagementAddOnStatus_To_v1alpha1_ClusterManagementAddOnStatus(&in.Status, &out.Status, s); err != nil {
 		return err
 	}
 	return nil
@@ -572,10 +573,10 @@ func Convert_v1beta1_ClusterManagementAddOn_To_addon_ClusterManagementAddOn(in *
 
 func autoConvert_addon_ClusterManagementAddOn_To_v1beta1_ClusterManagementAddOn(in *addon.ClusterManagementAddOn, out *ClusterManagementAddOn, s conversion.Scope) error {
 	out.ObjectMeta = in.ObjectMeta
-	if err := Convert_addon_ClusterManagementAddOnSpec_To_v1beta1_ClusterManagementAddOnSpec(&in.Spec, &out.Spec, s); err != nil {
+	if err := Convert_v1alpha1_ClusterManagementAddOnSpec_To_v1beta1_ClusterManagementAddOnSpec(&in.Spec, &out.Spec, s); err != nil {
 		return err
 	}
-	if err := Convert_addon_ClusterManagementAddOnStatus_To_v1beta1_ClusterManagementAddOnStatus(&in.Status, &out.Status, s); err != nil {
+	if err := Convert_v1alpha1_ClusterManagementAddOnStatus_To_v1beta1_ClusterManagementAddOnStatus(&in.Status, &out.Status, s); err != nil {
 		return err
 	}
 	return nil
@@ -628,81 +629,81 @@ func Convert_addon_ClusterManagementAddOnList_To_v1beta1_ClusterManagementAddOnL
 	return autoConvert_addon_ClusterManagementAddOnList_To_v1beta1_ClusterManagementAddOnList(in, out, s)
 }
 
-func autoConvert_v1beta1_ClusterManagementAddOnSpec_To_addon_ClusterManagementAddOnSpec(in *ClusterManagementAddOnSpec, out *addon.ClusterManagementAddOnSpec, s conversion.Scope) error {
-	if err := Convert_v1beta1_AddOnMeta_To_addon_AddOnMeta(&in.AddOnMeta, &out.AddOnMeta, s); err != nil {
+func autoConvert_v1beta1_ClusterManagementAddOnSpec_To_v1alpha1_ClusterManagementAddOnSpec(in *ClusterManagementAddOnSpec, out *v1alpha1.ClusterManagementAddOnSpec, s conversion.Scope) error {
+	if err := Convert_v1beta1_AddOnMeta_To_v1alpha1_AddOnMeta(&in.AddOnMeta, &out.AddOnMeta, s); err != nil {
 		return err
 	}
 	// WARNING: in.DefaultConfigs requires manual conversion: does not exist in peer-type
-	if err := Convert_v1beta1_InstallStrategy_To_addon_InstallStrategy(&in.InstallStrategy, &out.InstallStrategy, s); err != nil {
+	if err := Convert_v1beta1_InstallStrategy_To_v1alpha1_InstallStrategy(&in.InstallStrategy, &out.InstallStrategy, s); err != nil {
 		return err
 	}
 	return nil
 }
 
-func autoConvert_addon_ClusterManagementAddOnSpec_To_v1beta1_ClusterManagementAddOnSpec(in *addon.ClusterManagementAddOnSpec, out *ClusterManagementAddOnSpec, s conversion.Scope) error {
-	if err := Convert_addon_AddOnMeta_To_v1beta1_AddOnMeta(&in.AddOnMeta, &out.AddOnMeta, s); err != nil {
+func autoConvert_v1alpha1_ClusterManagementAddOnSpec_To_v1beta1_ClusterManagementAddOnSpec(in *v1alpha1.ClusterManagementAddOnSpec, out *ClusterManagementAddOnSpec, s conversion.Scope) error {
+	if err := Convert_v1alpha1_AddOnMeta_To_v1beta1_AddOnMeta(&in.AddOnMeta, &out.AddOnMeta, s); err != nil {
 		return err
 	}
 	// WARNING: in.AddOnConfiguration requires manual conversion: does not exist in peer-type
 	// WARNING: in.SupportedConfigs requires manual conversion: does not exist in peer-type
-	if err := Convert_addon_InstallStrategy_To_v1beta1_InstallStrategy(&in.InstallStrategy, &out.InstallStrategy, s); err != nil {
+	if err := Convert_v1alpha1_InstallStrategy_To_v1beta1_InstallStrategy(&in.InstallStrategy, &out.InstallStrategy, s); err != nil {
 		return err
 	}
 	return nil
 }
 
-func autoConvert_v1beta1_ClusterManagementAddOnStatus_To_addon_ClusterManagementAddOnStatus(in *ClusterManagementAddOnStatus, out *addon.ClusterManagementAddOnStatus, s conversion.Scope) error {
-	*out = *(*addon.ClusterManagementAddOnStatus)(unsafe.Pointer(in))
+func autoConvert_v1beta1_ClusterManagementAddOnStatus_To_v1alpha1_ClusterManagementAddOnStatus(in *ClusterManagementAddOnStatus, out *v1alpha1.ClusterManagementAddOnStatus, s conversion.Scope) error {
+	*out = *(*v1alpha1.ClusterManagementAddOnStatus)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_v1beta1_ClusterManagementAddOnStatus_To_addon_ClusterManagementAddOnStatus is an autogenerated conversion function.
-func Convert_v1beta1_ClusterManagementAddOnStatus_To_addon_ClusterManagementAddOnStatus(in *ClusterManagementAddOnStatus, out *addon.ClusterManagementAddOnStatus, s conversion.Scope) error {
-	return autoConvert_v1beta1_ClusterManagementAddOnStatus_To_addon_ClusterManagementAddOnStatus(in, out, s)
+// Convert_v1beta1_ClusterManagementAddOnStatus_To_v1alpha1_ClusterManagementAddOnStatus is an autogenerated conversion function.
+func Convert_v1beta1_ClusterManagementAddOnStatus_To_v1alpha1_ClusterManagementAddOnStatus(in *ClusterManagementAddOnStatus, out *v1alpha1.ClusterManagementAddOnStatus, s conversion.Scope) error {
+	return autoConvert_v1beta1_ClusterManagementAddOnStatus_To_v1alpha1_ClusterManagementAddOnStatus(in, out, s)
 }
 
-func autoConvert_addon_ClusterManagementAddOnStatus_To_v1beta1_ClusterManagementAddOnStatus(in *addon.ClusterManagementAddOnStatus, out *ClusterManagementAddOnStatus, s conversion.Scope) error {
+func autoConvert_v1alpha1_ClusterManagementAddOnStatus_To_v1beta1_ClusterManagementAddOnStatus(in *v1alpha1.ClusterManagementAddOnStatus, out *ClusterManagementAddOnStatus, s conversion.Scope) error {
 	*out = *(*ClusterManagementAddOnStatus)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_addon_ClusterManagementAddOnStatus_To_v1beta1_ClusterManagementAddOnStatus is an autogenerated conversion function.
-func Convert_addon_ClusterManagementAddOnStatus_To_v1beta1_ClusterManagementAddOnStatus(in *addon.ClusterManagementAddOnStatus, out *ClusterManagementAddOnStatus, s conversion.Scope) error {
-	return autoConvert_addon_ClusterManagementAddOnStatus_To_v1beta1_ClusterManagementAddOnStatus(in, out, s)
+// Convert_v1alpha1_ClusterManagementAddOnStatus_To_v1beta1_ClusterManagementAddOnStatus is an autogenerated conversion function.
+func Convert_v1alpha1_ClusterManagementAddOnStatus_To_v1beta1_ClusterManagementAddOnStatus(in *v1alpha1.ClusterManagementAddOnStatus, out *ClusterManagementAddOnStatus, s conversion.Scope) error {
+	return autoConvert_v1alpha1_ClusterManagementAddOnStatus_To_v1beta1_ClusterManagementAddOnStatus(in, out, s)
 }
 
-func autoConvert_v1beta1_ConfigGroupResource_To_addon_ConfigGroupResource(in *ConfigGroupResource, out *addon.ConfigGroupResource, s conversion.Scope) error {
-	*out = *(*addon.ConfigGroupResource)(unsafe.Pointer(in))
+func autoConvert_v1beta1_ConfigGroupResource_To_v1alpha1_ConfigGroupResource(in *ConfigGroupResource, out *v1alpha1.ConfigGroupResource, s conversion.Scope) error {
+	*out = *(*v1alpha1.ConfigGroupResource)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_v1beta1_ConfigGroupResource_To_addon_ConfigGroupResource is an autogenerated conversion function.
-func Convert_v1beta1_ConfigGroupResource_To_addon_ConfigGroupResource(in *ConfigGroupResource, out *addon.ConfigGroupResource, s conversion.Scope) error {
-	return autoConvert_v1beta1_ConfigGroupResource_To_addon_ConfigGroupResource(in, out, s)
+// Convert_v1beta1_ConfigGroupResource_To_v1alpha1_ConfigGroupResource is an autogenerated conversion function.
+func Convert_v1beta1_ConfigGroupResource_To_v1alpha1_ConfigGroupResource(in *ConfigGroupResource, out *v1alpha1.ConfigGroupResource, s conversion.Scope) error {
+	return autoConvert_v1beta1_ConfigGroupResource_To_v1alpha1_ConfigGroupResource(in, out, s)
 }
 
-func autoConvert_addon_ConfigGroupResource_To_v1beta1_ConfigGroupResource(in *addon.ConfigGroupResource, out *ConfigGroupResource, s conversion.Scope) error {
+func autoConvert_v1alpha1_ConfigGroupResource_To_v1beta1_ConfigGroupResource(in *v1alpha1.ConfigGroupResource, out *ConfigGroupResource, s conversion.Scope) error {
 	*out = *(*ConfigGroupResource)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_addon_ConfigGroupResource_To_v1beta1_ConfigGroupResource is an autogenerated conversion function.
-func Convert_addon_ConfigGroupResource_To_v1beta1_ConfigGroupResource(in *addon.ConfigGroupResource, out *ConfigGroupResource, s conversion.Scope) error {
-	return autoConvert_addon_ConfigGroupResource_To_v1beta1_ConfigGroupResource(in, out, s)
+// Convert_v1alpha1_ConfigGroupResource_To_v1beta1_ConfigGroupResource is an autogenerated conversion function.
+func Convert_v1alpha1_ConfigGroupResource_To_v1beta1_ConfigGroupResource(in *v1alpha1.ConfigGroupResource, out *ConfigGroupResource, s conversion.Scope) error {
+	return autoConvert_v1alpha1_ConfigGroupResource_To_v1beta1_ConfigGroupResource(in, out, s)
 }
 
-func autoConvert_v1beta1_ConfigReference_To_addon_ConfigReference(in *ConfigReference, out *addon.ConfigReference, s conversion.Scope) error {
-	if err := Convert_v1beta1_ConfigGroupResource_To_addon_ConfigGroupResource(&in.ConfigGroupResource, &out.ConfigGroupResource, s); err != nil {
+func autoConvert_v1beta1_ConfigReference_To_v1alpha1_ConfigReference(in *ConfigReference, out *v1alpha1.ConfigReference, s conversion.Scope) error {
+	if err := Convert_v1beta1_ConfigGroupResource_To_v1alpha1_ConfigGroupResource(&in.ConfigGroupResource, &out.ConfigGroupResource, s); err != nil {
 		return err
 	}
 	out.LastObservedGeneration = in.LastObservedGeneration
-	out.DesiredConfig = (*addon.ConfigSpecHash)(unsafe.Pointer(in.DesiredConfig))
-	out.LastAppliedConfig = (*addon.ConfigSpecHash)(unsafe.Pointer(in.LastAppliedConfig))
+	out.DesiredConfig = (*v1alpha1.ConfigSpecHash)(unsafe.Pointer(in.DesiredConfig))
+	out.LastAppliedConfig = (*v1alpha1.ConfigSpecHash)(unsafe.Pointer(in.LastAppliedConfig))
 	return nil
 }
 
-func autoConvert_addon_ConfigReference_To_v1beta1_ConfigReference(in *addon.ConfigReference, out *ConfigReference, s conversion.Scope) error {
-	if err := Convert_addon_ConfigGroupResource_To_v1beta1_ConfigGroupResource(&in.ConfigGroupResource, &out.ConfigGroupResource, s); err != nil {
+func autoConvert_v1alpha1_ConfigReference_To_v1beta1_ConfigReference(in *v1alpha1.ConfigReference, out *ConfigReference, s conversion.Scope) error {
+	if err := Convert_v1alpha1_ConfigGroupResource_To_v1beta1_ConfigGroupResource(&in.ConfigGroupResource, &out.ConfigGroupResource, s); err != nil {
 		return err
 	}
 	// WARNING: in.ConfigReferent requires manual conversion: does not exist in peer-type
@@ -712,212 +713,212 @@ func autoConvert_addon_ConfigReference_To_v1beta1_ConfigReference(in *addon.Conf
 	return nil
 }
 
-func autoConvert_v1beta1_ConfigReferent_To_addon_ConfigReferent(in *ConfigReferent, out *addon.ConfigReferent, s conversion.Scope) error {
-	*out = *(*addon.ConfigReferent)(unsafe.Pointer(in))
+func autoConvert_v1beta1_ConfigReferent_To_v1alpha1_ConfigReferent(in *ConfigReferent, out *v1alpha1.ConfigReferent, s conversion.Scope) error {
+	*out = *(*v1alpha1.ConfigReferent)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_v1beta1_ConfigReferent_To_addon_ConfigReferent is an autogenerated conversion function.
-func Convert_v1beta1_ConfigReferent_To_addon_ConfigReferent(in *ConfigReferent, out *addon.ConfigReferent, s conversion.Scope) error {
-	return autoConvert_v1beta1_ConfigReferent_To_addon_ConfigReferent(in, out, s)
+// Convert_v1beta1_ConfigReferent_To_v1alpha1_ConfigReferent is an autogenerated conversion function.
+func Convert_v1beta1_ConfigReferent_To_v1alpha1_ConfigReferent(in *ConfigReferent, out *v1alpha1.ConfigReferent, s conversion.Scope) error {
+	return autoConvert_v1beta1_ConfigReferent_To_v1alpha1_ConfigReferent(in, out, s)
 }
 
-func autoConvert_addon_ConfigReferent_To_v1beta1_ConfigReferent(in *addon.ConfigReferent, out *ConfigReferent, s conversion.Scope) error {
+func autoConvert_v1alpha1_ConfigReferent_To_v1beta1_ConfigReferent(in *v1alpha1.ConfigReferent, out *ConfigReferent, s conversion.Scope) error {
 	*out = *(*ConfigReferent)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_addon_ConfigReferent_To_v1beta1_ConfigReferent is an autogenerated conversion function.
-func Convert_addon_ConfigReferent_To_v1beta1_ConfigReferent(in *addon.ConfigReferent, out *ConfigReferent, s conversion.Scope) error {
-	return autoConvert_addon_ConfigReferent_To_v1beta1_ConfigReferent(in, out, s)
+// Convert_v1alpha1_ConfigReferent_To_v1beta1_ConfigReferent is an autogenerated conversion function.
+func Convert_v1alpha1_ConfigReferent_To_v1beta1_ConfigReferent(in *v1alpha1.ConfigReferent, out *ConfigReferent, s conversion.Scope) error {
+	return autoConvert_v1alpha1_ConfigReferent_To_v1beta1_ConfigReferent(in, out, s)
 }
 
-func autoConvert_v1beta1_ConfigSpecHash_To_addon_ConfigSpecHash(in *ConfigSpecHash, out *addon.ConfigSpecHash, s conversion.Scope) error {
-	*out = *(*addon.ConfigSpecHash)(unsafe.Pointer(in))
+func autoConvert_v1beta1_ConfigSpecHash_To_v1alpha1_ConfigSpecHash(in *ConfigSpecHash, out *v1alpha1.ConfigSpecHash, s conversion.Scope) error {
+	*out = *(*v1alpha1.ConfigSpecHash)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_v1beta1_ConfigSpecHash_To_addon_ConfigSpecHash is an autogenerated conversion function.
-func Convert_v1beta1_ConfigSpecHash_To_addon_ConfigSpecHash(in *ConfigSpecHash, out *addon.ConfigSpecHash, s conversion.Scope) error {
-	return autoConvert_v1beta1_ConfigSpecHash_To_addon_ConfigSpecHash(in, out, s)
+// Convert_v1beta1_ConfigSpecHash_To_v1alpha1_ConfigSpecHash is an autogenerated conversion function.
+func Convert_v1beta1_ConfigSpecHash_To_v1alpha1_ConfigSpecHash(in *ConfigSpecHash, out *v1alpha1.ConfigSpecHash, s conversion.Scope) error {
+	return autoConvert_v1beta1_ConfigSpecHash_To_v1alpha1_ConfigSpecHash(in, out, s)
 }
 
-func autoConvert_addon_ConfigSpecHash_To_v1beta1_ConfigSpecHash(in *addon.ConfigSpecHash, out *ConfigSpecHash, s conversion.Scope) error {
+func autoConvert_v1alpha1_ConfigSpecHash_To_v1beta1_ConfigSpecHash(in *v1alpha1.ConfigSpecHash, out *ConfigSpecHash, s conversion.Scope) error {
 	*out = *(*ConfigSpecHash)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_addon_ConfigSpecHash_To_v1beta1_ConfigSpecHash is an autogenerated conversion function.
-func Convert_addon_ConfigSpecHash_To_v1beta1_ConfigSpecHash(in *addon.ConfigSpecHash, out *ConfigSpecHash, s conversion.Scope) error {
-	return autoConvert_addon_ConfigSpecHash_To_v1beta1_ConfigSpecHash(in, out, s)
+// Convert_v1alpha1_ConfigSpecHash_To_v1beta1_ConfigSpecHash is an autogenerated conversion function.
+func Convert_v1alpha1_ConfigSpecHash_To_v1beta1_ConfigSpecHash(in *v1alpha1.ConfigSpecHash, out *ConfigSpecHash, s conversion.Scope) error {
+	return autoConvert_v1alpha1_ConfigSpecHash_To_v1beta1_ConfigSpecHash(in, out, s)
 }
 
-func autoConvert_v1beta1_ContainerResourceRequirements_To_addon_ContainerResourceRequirements(in *ContainerResourceRequirements, out *addon.ContainerResourceRequirements, s conversion.Scope) error {
-	*out = *(*addon.ContainerResourceRequirements)(unsafe.Pointer(in))
+func autoConvert_v1beta1_ContainerResourceRequirements_To_v1alpha1_ContainerResourceRequirements(in *ContainerResourceRequirements, out *v1alpha1.ContainerResourceRequirements, s conversion.Scope) error {
+	*out = *(*v1alpha1.ContainerResourceRequirements)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_v1beta1_ContainerResourceRequirements_To_addon_ContainerResourceRequirements is an autogenerated conversion function.
-func Convert_v1beta1_ContainerResourceRequirements_To_addon_ContainerResourceRequirements(in *ContainerResourceRequirements, out *addon.ContainerResourceRequirements, s conversion.Scope) error {
-	return autoConvert_v1beta1_ContainerResourceRequirements_To_addon_ContainerResourceRequirements(in, out, s)
+// Convert_v1beta1_ContainerResourceRequirements_To_v1alpha1_ContainerResourceRequirements is an autogenerated conversion function.
+func Convert_v1beta1_ContainerResourceRequirements_To_v1alpha1_ContainerResourceRequirements(in *ContainerResourceRequirements, out *v1alpha1.ContainerResourceRequirements, s conversion.Scope) error {
+	return autoConvert_v1beta1_ContainerResourceRequirements_To_v1alpha1_ContainerResourceRequirements(in, out, s)
 }
 
-func autoConvert_addon_ContainerResourceRequirements_To_v1beta1_ContainerResourceRequirements(in *addon.ContainerResourceRequirements, out *ContainerResourceRequirements, s conversion.Scope) error {
+func autoConvert_v1alpha1_ContainerResourceRequirements_To_v1beta1_ContainerResourceRequirements(in *v1alpha1.ContainerResourceRequirements, out *ContainerResourceRequirements, s conversion.Scope) error {
 	*out = *(*ContainerResourceRequirements)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_addon_ContainerResourceRequirements_To_v1beta1_ContainerResourceRequirements is an autogenerated conversion function.
-func Convert_addon_ContainerResourceRequirements_To_v1beta1_ContainerResourceRequirements(in *addon.ContainerResourceRequirements, out *ContainerResourceRequirements, s conversion.Scope) error {
-	return autoConvert_addon_ContainerResourceRequirements_To_v1beta1_ContainerResourceRequirements(in, out, s)
+// Convert_v1alpha1_ContainerResourceRequirements_To_v1beta1_ContainerResourceRequirements is an autogenerated conversion function.
+func Convert_v1alpha1_ContainerResourceRequirements_To_v1beta1_ContainerResourceRequirements(in *v1alpha1.ContainerResourceRequirements, out *ContainerResourceRequirements, s conversion.Scope) error {
+	return autoConvert_v1alpha1_ContainerResourceRequirements_To_v1beta1_ContainerResourceRequirements(in, out, s)
 }
 
-func autoConvert_v1beta1_CustomizedVariable_To_addon_CustomizedVariable(in *CustomizedVariable, out *addon.CustomizedVariable, s conversion.Scope) error {
-	*out = *(*addon.CustomizedVariable)(unsafe.Pointer(in))
+func autoConvert_v1beta1_CustomizedVariable_To_v1alpha1_CustomizedVariable(in *CustomizedVariable, out *v1alpha1.CustomizedVariable, s conversion.Scope) error {
+	*out = *(*v1alpha1.CustomizedVariable)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_v1beta1_CustomizedVariable_To_addon_CustomizedVariable is an autogenerated conversion function.
-func Convert_v1beta1_CustomizedVariable_To_addon_CustomizedVariable(in *CustomizedVariable, out *addon.CustomizedVariable, s conversion.Scope) error {
-	return autoConvert_v1beta1_CustomizedVariable_To_addon_CustomizedVariable(in, out, s)
+// Convert_v1beta1_CustomizedVariable_To_v1alpha1_CustomizedVariable is an autogenerated conversion function.
+func Convert_v1beta1_CustomizedVariable_To_v1alpha1_CustomizedVariable(in *CustomizedVariable, out *v1alpha1.CustomizedVariable, s conversion.Scope) error {
+	return autoConvert_v1beta1_CustomizedVariable_To_v1alpha1_CustomizedVariable(in, out, s)
 }
 
-func autoConvert_addon_CustomizedVariable_To_v1beta1_CustomizedVariable(in *addon.CustomizedVariable, out *CustomizedVariable, s conversion.Scope) error {
+func autoConvert_v1alpha1_CustomizedVariable_To_v1beta1_CustomizedVariable(in *v1alpha1.CustomizedVariable, out *CustomizedVariable, s conversion.Scope) error {
 	*out = *(*CustomizedVariable)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_addon_CustomizedVariable_To_v1beta1_CustomizedVariable is an autogenerated conversion function.
-func Convert_addon_CustomizedVariable_To_v1beta1_CustomizedVariable(in *addon.CustomizedVariable, out *CustomizedVariable, s conversion.Scope) error {
-	return autoConvert_addon_CustomizedVariable_To_v1beta1_CustomizedVariable(in, out, s)
+// Convert_v1alpha1_CustomizedVariable_To_v1beta1_CustomizedVariable is an autogenerated conversion function.
+func Convert_v1alpha1_CustomizedVariable_To_v1beta1_CustomizedVariable(in *v1alpha1.CustomizedVariable, out *CustomizedVariable, s conversion.Scope) error {
+	return autoConvert_v1alpha1_CustomizedVariable_To_v1beta1_CustomizedVariable(in, out, s)
 }
 
-func autoConvert_v1beta1_DefaultConfigReference_To_addon_DefaultConfigReference(in *DefaultConfigReference, out *addon.DefaultConfigReference, s conversion.Scope) error {
-	*out = *(*addon.DefaultConfigReference)(unsafe.Pointer(in))
+func autoConvert_v1beta1_DefaultConfigReference_To_v1alpha1_DefaultConfigReference(in *DefaultConfigReference, out *v1alpha1.DefaultConfigReference, s conversion.Scope) error {
+	*out = *(*v1alpha1.DefaultConfigReference)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_v1beta1_DefaultConfigReference_To_addon_DefaultConfigReference is an autogenerated conversion function.
-func Convert_v1beta1_DefaultConfigReference_To_addon_DefaultConfigReference(in *DefaultConfigReference, out *addon.DefaultConfigReference, s conversion.Scope) error {
-	return autoConvert_v1beta1_DefaultConfigReference_To_addon_DefaultConfigReference(in, out, s)
+// Convert_v1beta1_DefaultConfigReference_To_v1alpha1_DefaultConfigReference is an autogenerated conversion function.
+func Convert_v1beta1_DefaultConfigReference_To_v1alpha1_DefaultConfigReference(in *DefaultConfigReference, out *v1alpha1.DefaultConfigReference, s conversion.Scope) error {
+	return autoConvert_v1beta1_DefaultConfigReference_To_v1alpha1_DefaultConfigReference(in, out, s)
 }
 
-func autoConvert_addon_DefaultConfigReference_To_v1beta1_DefaultConfigReference(in *addon.DefaultConfigReference, out *DefaultConfigReference, s conversion.Scope) error {
+func autoConvert_v1alpha1_DefaultConfigReference_To_v1beta1_DefaultConfigReference(in *v1alpha1.DefaultConfigReference, out *DefaultConfigReference, s conversion.Scope) error {
 	*out = *(*DefaultConfigReference)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_addon_DefaultConfigReference_To_v1beta1_DefaultConfigReference is an autogenerated conversion function.
-func Convert_addon_DefaultConfigReference_To_v1beta1_DefaultConfigReference(in *addon.DefaultConfigReference, out *DefaultConfigReference, s conversion.Scope) error {
-	return autoConvert_addon_DefaultConfigReference_To_v1beta1_DefaultConfigReference(in, out, s)
+// Convert_v1alpha1_DefaultConfigReference_To_v1beta1_DefaultConfigReference is an autogenerated conversion function.
+func Convert_v1alpha1_DefaultConfigReference_To_v1beta1_DefaultConfigReference(in *v1alpha1.DefaultConfigReference, out *DefaultConfigReference, s conversion.Scope) error {
+	return autoConvert_v1alpha1_DefaultConfigReference_To_v1beta1_DefaultConfigReference(in, out, s)
 }
 
-func autoConvert_v1beta1_HealthCheck_To_addon_HealthCheck(in *HealthCheck, out *addon.HealthCheck, s conversion.Scope) error {
-	*out = *(*addon.HealthCheck)(unsafe.Pointer(in))
+func autoConvert_v1beta1_HealthCheck_To_v1alpha1_HealthCheck(in *HealthCheck, out *v1alpha1.HealthCheck, s conversion.Scope) error {
+	*out = *(*v1alpha1.HealthCheck)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_v1beta1_HealthCheck_To_addon_HealthCheck is an autogenerated conversion function.
-func Convert_v1beta1_HealthCheck_To_addon_HealthCheck(in *HealthCheck, out *addon.HealthCheck, s conversion.Scope) error {
-	return autoConvert_v1beta1_HealthCheck_To_addon_HealthCheck(in, out, s)
+// Convert_v1beta1_HealthCheck_To_v1alpha1_HealthCheck is an autogenerated conversion function.
+func Convert_v1beta1_HealthCheck_To_v1alpha1_HealthCheck(in *HealthCheck, out *v1alpha1.HealthCheck, s conversion.Scope) error {
+	return autoConvert_v1beta1_HealthCheck_To_v1alpha1_HealthCheck(in, out, s)
 }
 
-func autoConvert_addon_HealthCheck_To_v1beta1_HealthCheck(in *addon.HealthCheck, out *HealthCheck, s conversion.Scope) error {
+func autoConvert_v1alpha1_HealthCheck_To_v1beta1_HealthCheck(in *v1alpha1.HealthCheck, out *HealthCheck, s conversion.Scope) error {
 	*out = *(*HealthCheck)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_addon_HealthCheck_To_v1beta1_HealthCheck is an autogenerated conversion function.
-func Convert_addon_HealthCheck_To_v1beta1_HealthCheck(in *addon.HealthCheck, out *HealthCheck, s conversion.Scope) error {
-	return autoConvert_addon_HealthCheck_To_v1beta1_HealthCheck(in, out, s)
+// Convert_v1alpha1_HealthCheck_To_v1beta1_HealthCheck is an autogenerated conversion function.
+func Convert_v1alpha1_HealthCheck_To_v1beta1_HealthCheck(in *v1alpha1.HealthCheck, out *HealthCheck, s conversion.Scope) error {
+	return autoConvert_v1alpha1_HealthCheck_To_v1beta1_HealthCheck(in, out, s)
 }
 
-func autoConvert_v1beta1_ImageMirror_To_addon_ImageMirror(in *ImageMirror, out *addon.ImageMirror, s conversion.Scope) error {
-	*out = *(*addon.ImageMirror)(unsafe.Pointer(in))
+func autoConvert_v1beta1_ImageMirror_To_v1alpha1_ImageMirror(in *ImageMirror, out *v1alpha1.ImageMirror, s conversion.Scope) error {
+	*out = *(*v1alpha1.ImageMirror)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_v1beta1_ImageMirror_To_addon_ImageMirror is an autogenerated conversion function.
-func Convert_v1beta1_ImageMirror_To_addon_ImageMirror(in *ImageMirror, out *addon.ImageMirror, s conversion.Scope) error {
-	return autoConvert_v1beta1_ImageMirror_To_addon_ImageMirror(in, out, s)
+// Convert_v1beta1_ImageMirror_To_v1alpha1_ImageMirror is an autogenerated conversion function.
+func Convert_v1beta1_ImageMirror_To_v1alpha1_ImageMirror(in *ImageMirror, out *v1alpha1.ImageMirror, s conversion.Scope) error {
+	return autoConvert_v1beta1_ImageMirror_To_v1alpha1_ImageMirror(in, out, s)
 }
 
-func autoConvert_addon_ImageMirror_To_v1beta1_ImageMirror(in *addon.ImageMirror, out *ImageMirror, s conversion.Scope) error {
+func autoConvert_v1alpha1_ImageMirror_To_v1beta1_ImageMirror(in *v1alpha1.ImageMirror, out *ImageMirror, s conversion.Scope) error {
 	*out = *(*ImageMirror)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_addon_ImageMirror_To_v1beta1_ImageMirror is an autogenerated conversion function.
-func Convert_addon_ImageMirror_To_v1beta1_ImageMirror(in *addon.ImageMirror, out *ImageMirror, s conversion.Scope) error {
-	return autoConvert_addon_ImageMirror_To_v1beta1_ImageMirror(in, out, s)
+// Convert_v1alpha1_ImageMirror_To_v1beta1_ImageMirror is an autogenerated conversion function.
+func Convert_v1alpha1_ImageMirror_To_v1beta1_ImageMirror(in *v1alpha1.ImageMirror, out *ImageMirror, s conversion.Scope) error {
+	return autoConvert_v1alpha1_ImageMirror_To_v1beta1_ImageMirror(in, out, s)
 }
 
-func autoConvert_v1beta1_InstallConfigReference_To_addon_InstallConfigReference(in *InstallConfigReference, out *addon.InstallConfigReference, s conversion.Scope) error {
-	*out = *(*addon.InstallConfigReference)(unsafe.Pointer(in))
+func autoConvert_v1beta1_InstallConfigReference_To_v1alpha1_InstallConfigReference(in *InstallConfigReference, out *v1alpha1.InstallConfigReference, s conversion.Scope) error {
+	*out = *(*v1alpha1.InstallConfigReference)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_v1beta1_InstallConfigReference_To_addon_InstallConfigReference is an autogenerated conversion function.
-func Convert_v1beta1_InstallConfigReference_To_addon_InstallConfigReference(in *InstallConfigReference, out *addon.InstallConfigReference, s conversion.Scope) error {
-	return autoConvert_v1beta1_InstallConfigReference_To_addon_InstallConfigReference(in, out, s)
+// Convert_v1beta1_InstallConfigReference_To_v1alpha1_InstallConfigReference is an autogenerated conversion function.
+func Convert_v1beta1_InstallConfigReference_To_v1alpha1_InstallConfigReference(in *InstallConfigReference, out *v1alpha1.InstallConfigReference, s conversion.Scope) error {
+	return autoConvert_v1beta1_InstallConfigReference_To_v1alpha1_InstallConfigReference(in, out, s)
 }
 
-func autoConvert_addon_InstallConfigReference_To_v1beta1_InstallConfigReference(in *addon.InstallConfigReference, out *InstallConfigReference, s conversion.Scope) error {
+func autoConvert_v1alpha1_InstallConfigReference_To_v1beta1_InstallConfigReference(in *v1alpha1.InstallConfigReference, out *InstallConfigReference, s conversion.Scope) error {
 	*out = *(*InstallConfigReference)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_addon_InstallConfigReference_To_v1beta1_InstallConfigReference is an autogenerated conversion function.
-func Convert_addon_InstallConfigReference_To_v1beta1_InstallConfigReference(in *addon.InstallConfigReference, out *InstallConfigReference, s conversion.Scope) error {
-	return autoConvert_addon_InstallConfigReference_To_v1beta1_InstallConfigReference(in, out, s)
+// Convert_v1alpha1_InstallConfigReference_To_v1beta1_InstallConfigReference is an autogenerated conversion function.
+func Convert_v1alpha1_InstallConfigReference_To_v1beta1_InstallConfigReference(in *v1alpha1.InstallConfigReference, out *InstallConfigReference, s conversion.Scope) error {
+	return autoConvert_v1alpha1_InstallConfigReference_To_v1beta1_InstallConfigReference(in, out, s)
 }
 
-func autoConvert_v1beta1_InstallProgression_To_addon_InstallProgression(in *InstallProgression, out *addon.InstallProgression, s conversion.Scope) error {
-	*out = *(*addon.InstallProgression)(unsafe.Pointer(in))
+func autoConvert_v1beta1_InstallProgression_To_v1alpha1_InstallProgression(in *InstallProgression, out *v1alpha1.InstallProgression, s conversion.Scope) error {
+	*out = *(*v1alpha1.InstallProgression)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_v1beta1_InstallProgression_To_addon_InstallProgression is an autogenerated conversion function.
-func Convert_v1beta1_InstallProgression_To_addon_InstallProgression(in *InstallProgression, out *addon.InstallProgression, s conversion.Scope) error {
-	return autoConvert_v1beta1_InstallProgression_To_addon_InstallProgression(in, out, s)
+// Convert_v1beta1_InstallProgression_To_v1alpha1_InstallProgression is an autogenerated conversion function.
+func Convert_v1beta1_InstallProgression_To_v1alpha1_InstallProgression(in *InstallProgression, out *v1alpha1.InstallProgression, s conversion.Scope) error {
+	return autoConvert_v1beta1_InstallProgression_To_v1alpha1_InstallProgression(in, out, s)
 }
 
-func autoConvert_addon_InstallProgression_To_v1beta1_InstallProgression(in *addon.InstallProgression, out *InstallProgression, s conversion.Scope) error {
+func autoConvert_v1alpha1_InstallProgression_To_v1beta1_InstallProgression(in *v1alpha1.InstallProgression, out *InstallProgression, s conversion.Scope) error {
 	*out = *(*InstallProgression)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_addon_InstallProgression_To_v1beta1_InstallProgression is an autogenerated conversion function.
-func Convert_addon_InstallProgression_To_v1beta1_InstallProgression(in *addon.InstallProgression, out *InstallProgression, s conversion.Scope) error {
-	return autoConvert_addon_InstallProgression_To_v1beta1_InstallProgression(in, out, s)
+// Convert_v1alpha1_InstallProgression_To_v1beta1_InstallProgression is an autogenerated conversion function.
+func Convert_v1alpha1_InstallProgression_To_v1beta1_InstallProgression(in *v1alpha1.InstallProgression, out *InstallProgression, s conversion.Scope) error {
+	return autoConvert_v1alpha1_InstallProgression_To_v1beta1_InstallProgression(in, out, s)
 }
 
-func autoConvert_v1beta1_InstallStrategy_To_addon_InstallStrategy(in *InstallStrategy, out *addon.InstallStrategy, s conversion.Scope) error {
-	*out = *(*addon.InstallStrategy)(unsafe.Pointer(in))
+func autoConvert_v1beta1_InstallStrategy_To_v1alpha1_InstallStrategy(in *InstallStrategy, out *v1alpha1.InstallStrategy, s conversion.Scope) error {
+	*out = *(*v1alpha1.InstallStrategy)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_v1beta1_InstallStrategy_To_addon_InstallStrategy is an autogenerated conversion function.
-func Convert_v1beta1_InstallStrategy_To_addon_InstallStrategy(in *InstallStrategy, out *addon.InstallStrategy, s conversion.Scope) error {
-	return autoConvert_v1beta1_InstallStrategy_To_addon_InstallStrategy(in, out, s)
+// Convert_v1beta1_InstallStrategy_To_v1alpha1_InstallStrategy is an autogenerated conversion function.
+func Convert_v1beta1_InstallStrategy_To_v1alpha1_InstallStrategy(in *InstallStrategy, out *v1alpha1.InstallStrategy, s conversion.Scope) error {
+	return autoConvert_v1beta1_InstallStrategy_To_v1alpha1_InstallStrategy(in, out, s)
 }
 
-func autoConvert_addon_InstallStrategy_To_v1beta1_InstallStrategy(in *addon.InstallStrategy, out *InstallStrategy, s conversion.Scope) error {
+func autoConvert_v1alpha1_InstallStrategy_To_v1beta1_InstallStrategy(in *v1alpha1.InstallStrategy, out *InstallStrategy, s conversion.Scope) error {
 	*out = *(*InstallStrategy)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_addon_InstallStrategy_To_v1beta1_InstallStrategy is an autogenerated conversion function.
-func Convert_addon_InstallStrategy_To_v1beta1_InstallStrategy(in *addon.InstallStrategy, out *InstallStrategy, s conversion.Scope) error {
-	return autoConvert_addon_InstallStrategy_To_v1beta1_InstallStrategy(in, out, s)
+// Convert_v1alpha1_InstallStrategy_To_v1beta1_InstallStrategy is an autogenerated conversion function.
+func Convert_v1alpha1_InstallStrategy_To_v1beta1_InstallStrategy(in *v1alpha1.InstallStrategy, out *InstallStrategy, s conversion.Scope) error {
+	return autoConvert_v1alpha1_InstallStrategy_To_v1beta1_InstallStrategy(in, out, s)
 }
 
 func autoConvert_v1beta1_ManagedClusterAddOn_To_addon_ManagedClusterAddOn(in *ManagedClusterAddOn, out *addon.ManagedClusterAddOn, s conversion.Scope) error {
 	out.ObjectMeta = in.ObjectMeta
-	if err := Convert_v1beta1_ManagedClusterAddOnSpec_To_addon_ManagedClusterAddOnSpec(&in.Spec, &out.Spec, s); err != nil {
+	if err := Convert_v1beta1_ManagedClusterAddOnSpec_To_v1alpha1_ManagedClusterAddOnSpec(&in.Spec, &out.Spec, s); err != nil {
 		return err
 	}
-	if err := Convert_v1beta1_ManagedClusterAddOnStatus_To_addon_ManagedClusterAddOnStatus(&in.Status, &out.Status, s); err != nil {
+	if err := Convert_v1beta1_ManagedClusterAddOnStatus_To_v1alpha1_ManagedClusterAddOnStatus(&in.Status, &out.Status, s); err != nil {
 		return err
 	}
 	return nil
@@ -925,12 +926,13 @@ func autoConvert_v1beta1_ManagedClusterAddOn_To_addon_ManagedClusterAddOn(in *Ma
 
 func autoConvert_addon_ManagedClusterAddOn_To_v1beta1_ManagedClusterAddOn(in *addon.ManagedClusterAddOn, out *ManagedClusterAddOn, s conversion.Scope) error {
 	out.ObjectMeta = in.ObjectMeta
-	if err := Convert_addon_ManagedClusterAddOnSpec_To_v1beta1_ManagedClusterAddOnSpec(&in.Spec, &out.Spec, s); err != nil {
+	if err := Convert_v1alpha1_ManagedClusterAddOnSpec_To_v1beta1_ManagedClusterAddOnSpec(&in.Spec, &out.Spec, s); err != nil {
 		return err
 	}
-	if err := Convert_addon_ManagedClusterAddOnStatus_To_v1beta1_ManagedClusterAddOnStatus(&in.Status, &out.Status, s); err != nil {
+	if err := Convert_v1alpha1_ManagedClusterAddOnStatus_To_v1beta1_ManagedClusterAddOnStatus(&in.Status, &out.Status, s); err != nil {
 		return err
 	}
+	// WARNING: in.Mismatches requires manual conversion: does not exist in peer-type
 	return nil
 }
 
@@ -976,34 +978,34 @@ func Convert_addon_ManagedClusterAddOnList_To_v1beta1_ManagedClusterAddOnList(in
 	return autoConvert_addon_ManagedClusterAddOnList_To_v1beta1_ManagedClusterAddOnList(in, out, s)
 }
 
-func autoConvert_v1beta1_ManagedClusterAddOnSpec_To_addon_ManagedClusterAddOnSpec(in *ManagedClusterAddOnSpec, out *addon.ManagedClusterAddOnSpec, s conversion.Scope) error {
-	out.Configs = *(*[]addon.AddOnConfig)(unsafe.Pointer(&in.Configs))
+func autoConvert_v1beta1_ManagedClusterAddOnSpec_To_v1alpha1_ManagedClusterAddOnSpec(in *ManagedClusterAddOnSpec, out *v1alpha1.ManagedClusterAddOnSpec, s conversion.Scope) error {
+	out.Configs = *(*[]v1alpha1.AddOnConfig)(unsafe.Pointer(&in.Configs))
 	return nil
 }
 
-// Convert_v1beta1_ManagedClusterAddOnSpec_To_addon_ManagedClusterAddOnSpec is an autogenerated conversion function.
-func Convert_v1beta1_ManagedClusterAddOnSpec_To_addon_ManagedClusterAddOnSpec(in *ManagedClusterAddOnSpec, out *addon.ManagedClusterAddOnSpec, s conversion.Scope) error {
-	return autoConvert_v1beta1_ManagedClusterAddOnSpec_To_addon_ManagedClusterAddOnSpec(in, out, s)
+// Convert_v1beta1_ManagedClusterAddOnSpec_To_v1alpha1_ManagedClusterAddOnSpec is an autogenerated conversion function.
+func Convert_v1beta1_ManagedClusterAddOnSpec_To_v1alpha1_ManagedClusterAddOnSpec(in *ManagedClusterAddOnSpec, out *v1alpha1.ManagedClusterAddOnSpec, s conversion.Scope) error {
+	return autoConvert_v1beta1_ManagedClusterAddOnSpec_To_v1alpha1_ManagedClusterAddOnSpec(in, out, s)
 }
 
-func autoConvert_addon_ManagedClusterAddOnSpec_To_v1beta1_ManagedClusterAddOnSpec(in *addon.ManagedClusterAddOnSpec, out *ManagedClusterAddOnSpec, s conversion.Scope) error {
+func autoConvert_v1alpha1_ManagedClusterAddOnSpec_To_v1beta1_ManagedClusterAddOnSpec(in *v1alpha1.ManagedClusterAddOnSpec, out *ManagedClusterAddOnSpec, s conversion.Scope) error {
 	// WARNING: in.InstallNamespace requires manual conversion: does not exist in peer-type
 	out.Configs = *(*[]AddOnConfig)(unsafe.Pointer(&in.Configs))
 	return nil
 }
 
-func autoConvert_v1beta1_ManagedClusterAddOnStatus_To_addon_ManagedClusterAddOnStatus(in *ManagedClusterAddOnStatus, out *addon.ManagedClusterAddOnStatus, s conversion.Scope) error {
+func autoConvert_v1beta1_ManagedClusterAddOnStatus_To_v1alpha1_ManagedClusterAddOnStatus(in *ManagedClusterAddOnStatus, out *v1alpha1.ManagedClusterAddOnStatus, s conversion.Scope) error {
 	out.Conditions = *(*[]v1.Condition)(unsafe.Pointer(&in.Conditions))
-	out.RelatedObjects = *(*[]addon.ObjectReference)(unsafe.Pointer(&in.RelatedObjects))
-	if err := Convert_v1beta1_AddOnMeta_To_addon_AddOnMeta(&in.AddOnMeta, &out.AddOnMeta, s); err != nil {
+	out.RelatedObjects = *(*[]v1alpha1.ObjectReference)(unsafe.Pointer(&in.RelatedObjects))
+	if err := Convert_v1beta1_AddOnMeta_To_v1alpha1_AddOnMeta(&in.AddOnMeta, &out.AddOnMeta, s); err != nil {
 		return err
 	}
-	out.SupportedConfigs = *(*[]addon.ConfigGroupResource)(unsafe.Pointer(&in.SupportedConfigs))
+	out.SupportedConfigs = *(*[]v1alpha1.ConfigGroupResource)(unsafe.Pointer(&in.SupportedConfigs))
 	if in.ConfigReferences != nil {
 		in, out := &in.ConfigReferences, &out.ConfigReferences
-		*out = make([]addon.ConfigReference, len(*in))
+		*out = make([]v1alpha1.ConfigReference, len(*in))
 		for i := range *in {
-			if err := Convert_v1beta1_ConfigReference_To_addon_ConfigReference(&(*in)[i], &(*out)[i], s); err != nil {
+			if err := Convert_v1beta1_ConfigReference_To_v1alpha1_ConfigReference(&(*in)[i], &(*out)[i], s); err != nil {
 				return err
 			}
 		}
@@ -1013,25 +1015,25 @@ func autoConvert_v1beta1_ManagedClusterAddOnStatus_To_addon_ManagedClusterAddOnS
 	out.Namespace = in.Namespace
 	if in.Registrations != nil {
 		in, out := &in.Registrations, &out.Registrations
-		*out = make([]addon.RegistrationConfig, len(*in))
+		*out = make([]v1alpha1.RegistrationConfig, len(*in))
 		for i := range *in {
-			if err := Convert_v1beta1_RegistrationConfig_To_addon_RegistrationConfig(&(*in)[i], &(*out)[i], s); err != nil {
+			if err := Convert_v1beta1_RegistrationConfig_To_v1alpha1_RegistrationConfig(&(*in)[i], &(*out)[i], s); err != nil {
 				return err
 			}
 		}
 	} else {
 		out.Registrations = nil
 	}
-	if err := Convert_v1beta1_HealthCheck_To_addon_HealthCheck(&in.HealthCheck, &out.HealthCheck, s); err != nil {
+	if err := Convert_v1beta1_HealthCheck_To_v1alpha1_HealthCheck(&in.HealthCheck, &out.HealthCheck, s); err != nil {
 		return err
 	}
 	return nil
 }
 
-func autoConvert_addon_ManagedClusterAddOnStatus_To_v1beta1_ManagedClusterAddOnStatus(in *addon.ManagedClusterAddOnStatus, out *ManagedClusterAddOnStatus, s conversion.Scope) error {
+func autoConvert_v1alpha1_ManagedClusterAddOnStatus_To_v1beta1_ManagedClusterAddOnStatus(in *v1alpha1.ManagedClusterAddOnStatus, out *ManagedClusterAddOnStatus, s conversion.Scope) error {
 	out.Conditions = *(*[]v1.Condition)(unsafe.Pointer(&in.Conditions))
 	out.RelatedObjects = *(*[]ObjectReference)(unsafe.Pointer(&in.RelatedObjects))
-	if err := Convert_addon_AddOnMeta_To_v1beta1_AddOnMeta(&in.AddOnMeta, &out.AddOnMeta, s); err != nil {
+	if err := Convert_v1alpha1_AddOnMeta_To_v1beta1_AddOnMeta(&in.AddOnMeta, &out.AddOnMeta, s); err != nil {
 		return err
 	}
 	// WARNING: in.AddOnConfiguration requires manual conversion: does not exist in peer-type
@@ -1040,7 +1042,7 @@ func autoConvert_addon_ManagedClusterAddOnStatus_To_v1beta1_ManagedClusterAddOnS
 		in, out := &in.ConfigReferences, &out.ConfigReferences
 		*out = make([]ConfigReference, len(*in))
 		for i := range *in {
-			if err := Convert_addon_ConfigReference_To_v1beta1_ConfigReference(&(*in)[i], &(*out)[i], s); err != nil {
+			if err := Convert_v1alpha1_ConfigReference_To_v1beta1_ConfigReference(&(*in)[i], &(*out)[i], s); err != nil {
 				return err
 			}
 		}
@@ -1052,141 +1054,141 @@ func autoConvert_addon_ManagedClusterAddOnStatus_To_v1beta1_ManagedClusterAddOnS
 		in, out := &in.Registrations, &out.Registrations
 		*out = make([]RegistrationConfig, len(*in))
 		for i := range *in {
-			if err := Convert_addon_RegistrationConfig_To_v1beta1_RegistrationConfig(&(*in)[i], &(*out)[i], s); err != nil {
+			if err := Convert_v1alpha1_RegistrationConfig_To_v1beta1_RegistrationConfig(&(*in)[i], &(*out)[i], s); err != nil {
 				return err
 			}
 		}
 	} else {
 		out.Registrations = nil
 	}
-	if err := Convert_addon_HealthCheck_To_v1beta1_HealthCheck(&in.HealthCheck, &out.HealthCheck, s); err != nil {
+	if err := Convert_v1alpha1_HealthCheck_To_v1beta1_HealthCheck(&in.HealthCheck, &out.HealthCheck, s); err != nil {
 		return err
 	}
 	// WARNING: in.KubeClientDriver requires manual conversion: does not exist in peer-type
 	return nil
 }
 
-func autoConvert_v1beta1_MandatoryDecisionGroup_To_addon_MandatoryDecisionGroup(in *MandatoryDecisionGroup, out *addon.MandatoryDecisionGroup, s conversion.Scope) error {
-	*out = *(*addon.MandatoryDecisionGroup)(unsafe.Pointer(in))
+func autoConvert_v1beta1_MandatoryDecisionGroup_To_v1alpha1_MandatoryDecisionGroup(in *MandatoryDecisionGroup, out *v1alpha1.MandatoryDecisionGroup, s conversion.Scope) error {
+	*out = *(*v1alpha1.MandatoryDecisionGroup)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_v1beta1_MandatoryDecisionGroup_To_addon_MandatoryDecisionGroup is an autogenerated conversion function.
-func Convert_v1beta1_MandatoryDecisionGroup_To_addon_MandatoryDecisionGroup(in *MandatoryDecisionGroup, out *addon.MandatoryDecisionGroup, s conversion.Scope) error {
-	return autoConvert_v1beta1_MandatoryDecisionGroup_To_addon_MandatoryDecisionGroup(in, out, s)
+// Convert_v1beta1_MandatoryDecisionGroup_To_v1alpha1_MandatoryDecisionGroup is an autogenerated conversion function.
+func Convert_v1beta1_MandatoryDecisionGroup_To_v1alpha1_MandatoryDecisionGroup(in *MandatoryDecisionGroup, out *v1alpha1.MandatoryDecisionGroup, s conversion.Scope) error {
+	return autoConvert_v1beta1_MandatoryDecisionGroup_To_v1alpha1_MandatoryDecisionGroup(in, out, s)
 }
 
-func autoConvert_addon_MandatoryDecisionGroup_To_v1beta1_MandatoryDecisionGroup(in *addon.MandatoryDecisionGroup, out *MandatoryDecisionGroup, s conversion.Scope) error {
+func autoConvert_v1alpha1_MandatoryDecisionGroup_To_v1beta1_MandatoryDecisionGroup(in *v1alpha1.MandatoryDecisionGroup, out *MandatoryDecisionGroup, s conversion.Scope) error {
 	*out = *(*MandatoryDecisionGroup)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_addon_MandatoryDecisionGroup_To_v1beta1_MandatoryDecisionGroup is an autogenerated conversion function.
-func Convert_addon_MandatoryDecisionGroup_To_v1beta1_MandatoryDecisionGroup(in *addon.MandatoryDecisionGroup, out *MandatoryDecisionGroup, s conversion.Scope) error {
-	return autoConvert_addon_MandatoryDecisionGroup_To_v1beta1_MandatoryDecisionGroup(in, out, s)
+// Convert_v1alpha1_MandatoryDecisionGroup_To_v1beta1_MandatoryDecisionGroup is an autogenerated conversion function.
+func Convert_v1alpha1_MandatoryDecisionGroup_To_v1beta1_MandatoryDecisionGroup(in *v1alpha1.MandatoryDecisionGroup, out *MandatoryDecisionGroup, s conversion.Scope) error {
+	return autoConvert_v1alpha1_MandatoryDecisionGroup_To_v1beta1_MandatoryDecisionGroup(in, out, s)
 }
 
-func autoConvert_v1beta1_MandatoryDecisionGroups_To_addon_MandatoryDecisionGroups(in *MandatoryDecisionGroups, out *addon.MandatoryDecisionGroups, s conversion.Scope) error {
-	*out = *(*addon.MandatoryDecisionGroups)(unsafe.Pointer(in))
+func autoConvert_v1beta1_MandatoryDecisionGroups_To_v1alpha1_MandatoryDecisionGroups(in *MandatoryDecisionGroups, out *v1alpha1.MandatoryDecisionGroups, s conversion.Scope) error {
+	*out = *(*v1alpha1.MandatoryDecisionGroups)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_v1beta1_MandatoryDecisionGroups_To_addon_MandatoryDecisionGroups is an autogenerated conversion function.
-func Convert_v1beta1_MandatoryDecisionGroups_To_addon_MandatoryDecisionGroups(in *MandatoryDecisionGroups, out *addon.MandatoryDecisionGroups, s conversion.Scope) error {
-	return autoConvert_v1beta1_MandatoryDecisionGroups_To_addon_MandatoryDecisionGroups(in, out, s)
+// Convert_v1beta1_MandatoryDecisionGroups_To_v1alpha1_MandatoryDecisionGroups is an autogenerated conversion function.
+func Convert_v1beta1_MandatoryDecisionGroups_To_v1alpha1_MandatoryDecisionGroups(in *MandatoryDecisionGroups, out *v1alpha1.MandatoryDecisionGroups, s conversion.Scope) error {
+	return autoConvert_v1beta1_MandatoryDecisionGroups_To_v1alpha1_MandatoryDecisionGroups(in, out, s)
 }
 
-func autoConvert_addon_MandatoryDecisionGroups_To_v1beta1_MandatoryDecisionGroups(in *addon.MandatoryDecisionGroups, out *MandatoryDecisionGroups, s conversion.Scope) error {
+func autoConvert_v1alpha1_MandatoryDecisionGroups_To_v1beta1_MandatoryDecisionGroups(in *v1alpha1.MandatoryDecisionGroups, out *MandatoryDecisionGroups, s conversion.Scope) error {
 	*out = *(*MandatoryDecisionGroups)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_addon_MandatoryDecisionGroups_To_v1beta1_MandatoryDecisionGroups is an autogenerated conversion function.
-func Convert_addon_MandatoryDecisionGroups_To_v1beta1_MandatoryDecisionGroups(in *addon.MandatoryDecisionGroups, out *MandatoryDecisionGroups, s conversion.Scope) error {
-	return autoConvert_addon_MandatoryDecisionGroups_To_v1beta1_MandatoryDecisionGroups(in, out, s)
+// Convert_v1alpha1_MandatoryDecisionGroups_To_v1beta1_MandatoryDecisionGroups is an autogenerated conversion function.
+func Convert_v1alpha1_MandatoryDecisionGroups_To_v1beta1_MandatoryDecisionGroups(in *v1alpha1.MandatoryDecisionGroups, out *MandatoryDecisionGroups, s conversion.Scope) error {
+	return autoConvert_v1alpha1_MandatoryDecisionGroups_To_v1beta1_MandatoryDecisionGroups(in, out, s)
 }
 
-func autoConvert_v1beta1_NodePlacement_To_addon_NodePlacement(in *NodePlacement, out *addon.NodePlacement, s conversion.Scope) error {
-	*out = *(*addon.NodePlacement)(unsafe.Pointer(in))
+func autoConvert_v1beta1_NodePlacement_To_v1alpha1_NodePlacement(in *NodePlacement, out *v1alpha1.NodePlacement, s conversion.Scope) error {
+	*out = *(*v1alpha1.NodePlacement)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_v1beta1_NodePlacement_To_addon_NodePlacement is an autogenerated conversion function.
-func Convert_v1beta1_NodePlacement_To_addon_NodePlacement(in *NodePlacement, out *addon.NodePlacement, s conversion.Scope) error {
-	return autoConvert_v1beta1_NodePlacement_To_addon_NodePlacement(in, out, s)
+// Convert_v1beta1_NodePlacement_To_v1alpha1_NodePlacement is an autogenerated conversion function.
+func Convert_v1beta1_NodePlacement_To_v1alpha1_NodePlacement(in *NodePlacement, out *v1alpha1.NodePlacement, s conversion.Scope) error {
+	return autoConvert_v1beta1_NodePlacement_To_v1alpha1_NodePlacement(in, out, s)
 }
 
-func autoConvert_addon_NodePlacement_To_v1beta1_NodePlacement(in *addon.NodePlacement, out *NodePlacement, s conversion.Scope) error {
+func autoConvert_v1alpha1_NodePlacement_To_v1beta1_NodePlacement(in *v1alpha1.NodePlacement, out *NodePlacement, s conversion.Scope) error {
 	*out = *(*NodePlacement)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_addon_NodePlacement_To_v1beta1_NodePlacement is an autogenerated conversion function.
-func Convert_addon_NodePlacement_To_v1beta1_NodePlacement(in *addon.NodePlacement, out *NodePlacement, s conversion.Scope) error {
-	return autoConvert_addon_NodePlacement_To_v1beta1_NodePlacement(in, out, s)
+// Convert_v1alpha1_NodePlacement_To_v1beta1_NodePlacement is an autogenerated conversion function.
+func Convert_v1alpha1_NodePlacement_To_v1beta1_NodePlacement(in *v1alpha1.NodePlacement, out *NodePlacement, s conversion.Scope) error {
+	return autoConvert_v1alpha1_NodePlacement_To_v1beta1_NodePlacement(in, out, s)
 }
 
-func autoConvert_v1beta1_ObjectReference_To_addon_ObjectReference(in *ObjectReference, out *addon.ObjectReference, s conversion.Scope) error {
-	*out = *(*addon.ObjectReference)(unsafe.Pointer(in))
+func autoConvert_v1beta1_ObjectReference_To_v1alpha1_ObjectReference(in *ObjectReference, out *v1alpha1.ObjectReference, s conversion.Scope) error {
+	*out = *(*v1alpha1.ObjectReference)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_v1beta1_ObjectReference_To_addon_ObjectReference is an autogenerated conversion function.
-func Convert_v1beta1_ObjectReference_To_addon_ObjectReference(in *ObjectReference, out *addon.ObjectReference, s conversion.Scope) error {
-	return autoConvert_v1beta1_ObjectReference_To_addon_ObjectReference(in, out, s)
+// Convert_v1beta1_ObjectReference_To_v1alpha1_ObjectReference is an autogenerated conversion function.
+func Convert_v1beta1_ObjectReference_To_v1alpha1_ObjectReference(in *ObjectReference, out *v1alpha1.ObjectReference, s conversion.Scope) error {
+	return autoConvert_v1beta1_ObjectReference_To_v1alpha1_ObjectReference(in, out, s)
 }
 
-func autoConvert_addon_ObjectReference_To_v1beta1_ObjectReference(in *addon.ObjectReference, out *ObjectReference, s conversion.Scope) error {
+func autoConvert_v1alpha1_ObjectReference_To_v1beta1_ObjectReference(in *v1alpha1.ObjectReference, out *ObjectReference, s conversion.Scope) error {
 	*out = *(*ObjectReference)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_addon_ObjectReference_To_v1beta1_ObjectReference is an autogenerated conversion function.
-func Convert_addon_ObjectReference_To_v1beta1_ObjectReference(in *addon.ObjectReference, out *ObjectReference, s conversion.Scope) error {
-	return autoConvert_addon_ObjectReference_To_v1beta1_ObjectReference(in, out, s)
+// Convert_v1alpha1_ObjectReference_To_v1beta1_ObjectReference is an autogenerated conversion function.
+func Convert_v1alpha1_ObjectReference_To_v1beta1_ObjectReference(in *v1alpha1.ObjectReference, out *ObjectReference, s conversion.Scope) error {
+	return autoConvert_v1alpha1_ObjectReference_To_v1beta1_ObjectReference(in, out, s)
 }
 
-func autoConvert_v1beta1_PlacementRef_To_addon_PlacementRef(in *PlacementRef, out *addon.PlacementRef, s conversion.Scope) error {
-	*out = *(*addon.PlacementRef)(unsafe.Pointer(in))
+func autoConvert_v1beta1_PlacementRef_To_v1alpha1_PlacementRef(in *PlacementRef, out *v1alpha1.PlacementRef, s conversion.Scope) error {
+	*out = *(*v1alpha1.PlacementRef)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_v1beta1_PlacementRef_To_addon_PlacementRef is an autogenerated conversion function.
-func Convert_v1beta1_PlacementRef_To_addon_PlacementRef(in *PlacementRef, out *addon.PlacementRef, s conversion.Scope) error {
-	return autoConvert_v1beta1_PlacementRef_To_addon_PlacementRef(in, out, s)
+// Convert_v1beta1_PlacementRef_To_v1alpha1_PlacementRef is an autogenerated conversion function.
+func Convert_v1beta1_PlacementRef_To_v1alpha1_PlacementRef(in *PlacementRef, out *v1alpha1.PlacementRef, s conversion.Scope) error {
+	return autoConvert_v1beta1_PlacementRef_To_v1alpha1_PlacementRef(in, out, s)
 }
 
-func autoConvert_addon_PlacementRef_To_v1beta1_PlacementRef(in *addon.PlacementRef, out *PlacementRef, s conversion.Scope) error {
+func autoConvert_v1alpha1_PlacementRef_To_v1beta1_PlacementRef(in *v1alpha1.PlacementRef, out *PlacementRef, s conversion.Scope) error {
 	*out = *(*PlacementRef)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_addon_PlacementRef_To_v1beta1_PlacementRef is an autogenerated conversion function.
-func Convert_addon_PlacementRef_To_v1beta1_PlacementRef(in *addon.PlacementRef, out *PlacementRef, s conversion.Scope) error {
-	return autoConvert_addon_PlacementRef_To_v1beta1_PlacementRef(in, out, s)
+// Convert_v1alpha1_PlacementRef_To_v1beta1_PlacementRef is an autogenerated conversion function.
+func Convert_v1alpha1_PlacementRef_To_v1beta1_PlacementRef(in *v1alpha1.PlacementRef, out *PlacementRef, s conversion.Scope) error {
+	return autoConvert_v1alpha1_PlacementRef_To_v1beta1_PlacementRef(in, out, s)
 }
 
-func autoConvert_v1beta1_PlacementStrategy_To_addon_PlacementStrategy(in *PlacementStrategy, out *addon.PlacementStrategy, s conversion.Scope) error {
-	*out = *(*addon.PlacementStrategy)(unsafe.Pointer(in))
+func autoConvert_v1beta1_PlacementStrategy_To_v1alpha1_PlacementStrategy(in *PlacementStrategy, out *v1alpha1.PlacementStrategy, s conversion.Scope) error {
+	*out = *(*v1alpha1.PlacementStrategy)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_v1beta1_PlacementStrategy_To_addon_PlacementStrategy is an autogenerated conversion function.
-func Convert_v1beta1_PlacementStrategy_To_addon_PlacementStrategy(in *PlacementStrategy, out *addon.PlacementStrategy, s conversion.Scope) error {
-	return autoConvert_v1beta1_PlacementStrategy_To_addon_PlacementStrategy(in, out, s)
+// Convert_v1beta1_PlacementStrategy_To_v1alpha1_PlacementStrategy is an autogenerated conversion function.
+func Convert_v1beta1_PlacementStrategy_To_v1alpha1_PlacementStrategy(in *PlacementStrategy, out *v1alpha1.PlacementStrategy, s conversion.Scope) error {
+	return autoConvert_v1beta1_PlacementStrategy_To_v1alpha1_PlacementStrategy(in, out, s)
 }
 
-func autoConvert_addon_PlacementStrategy_To_v1beta1_PlacementStrategy(in *addon.PlacementStrategy, out *PlacementStrategy, s conversion.Scope) error {
+func autoConvert_v1alpha1_PlacementStrategy_To_v1beta1_PlacementStrategy(in *v1alpha1.PlacementStrategy, out *PlacementStrategy, s conversion.Scope) error {
 	*out = *(*PlacementStrategy)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_addon_PlacementStrategy_To_v1beta1_PlacementStrategy is an autogenerated conversion function.
-func Convert_addon_PlacementStrategy_To_v1beta1_PlacementStrategy(in *addon.PlacementStrategy, out *PlacementStrategy, s conversion.Scope) error {
-	return autoConvert_addon_PlacementStrategy_To_v1beta1_PlacementStrategy(in, out, s)
+// Convert_v1alpha1_PlacementStrategy_To_v1beta1_PlacementStrategy is an autogenerated conversion function.
+func Convert_v1alpha1_PlacementStrategy_To_v1beta1_PlacementStrategy(in *v1alpha1.PlacementStrategy, out *PlacementStrategy, s conversion.Scope) error {
+	return autoConvert_v1alpha1_PlacementStrategy_To_v1beta1_PlacementStrategy(in, out, s)
 }
 
-func autoConvert_v1beta1_ProxyConfig_To_addon_ProxyConfig(in *ProxyConfig, out *addon.ProxyConfig, s conversion.Scope) error {
+func autoConvert_v1beta1_ProxyConfig_To_v1alpha1_ProxyConfig(in *ProxyConfig, out *v1alpha1.ProxyConfig, s conversion.Scope) error {
 	out.HTTPProxy = (*string)(unsafe.Pointer(in.HTTPProxy))
 	out.HTTPSProxy = (*string)(unsafe.Pointer(in.HTTPSProxy))
 	out.CABundle = *(*[]byte)(unsafe.Pointer(&in.CABundle))
@@ -1194,12 +1196,12 @@ func autoConvert_v1beta1_ProxyConfig_To_addon_ProxyConfig(in *ProxyConfig, out *
 	return nil
 }
 
-// Convert_v1beta1_ProxyConfig_To_addon_ProxyConfig is an autogenerated conversion function.
-func Convert_v1beta1_ProxyConfig_To_addon_ProxyConfig(in *ProxyConfig, out *addon.ProxyConfig, s conversion.Scope) error {
-	return autoConvert_v1beta1_ProxyConfig_To_addon_ProxyConfig(in, out, s)
+// Convert_v1beta1_ProxyConfig_To_v1alpha1_ProxyConfig is an autogenerated conversion function.
+func Convert_v1beta1_ProxyConfig_To_v1alpha1_ProxyConfig(in *ProxyConfig, out *v1alpha1.ProxyConfig, s conversion.Scope) error {
+	return autoConvert_v1beta1_ProxyConfig_To_v1alpha1_ProxyConfig(in, out, s)
 }
 
-func autoConvert_addon_ProxyConfig_To_v1beta1_ProxyConfig(in *addon.ProxyConfig, out *ProxyConfig, s conversion.Scope) error {
+func autoConvert_v1alpha1_ProxyConfig_To_v1beta1_ProxyConfig(in *v1alpha1.ProxyConfig, out *ProxyConfig, s conversion.Scope) error {
 	out.HTTPProxy = (*string)(unsafe.Pointer(in.HTTPProxy))
 	out.HTTPSProxy = (*string)(unsafe.Pointer(in.HTTPSProxy))
 	out.CABundle = *(*[]byte)(unsafe.Pointer(&in.CABundle))
@@ -1207,194 +1209,193 @@ func autoConvert_addon_ProxyConfig_To_v1beta1_ProxyConfig(in *addon.ProxyConfig,
 	return nil
 }
 
-// Convert_addon_ProxyConfig_To_v1beta1_ProxyConfig is an autogenerated conversion function.
-func Convert_addon_ProxyConfig_To_v1beta1_ProxyConfig(in *addon.ProxyConfig, out *ProxyConfig, s conversion.Scope) error {
-	return autoConvert_addon_ProxyConfig_To_v1beta1_ProxyConfig(in, out, s)
+// Convert_v1alpha1_ProxyConfig_To_v1beta1_ProxyConfig is an autogenerated conversion function.
+func Convert_v1alpha1_ProxyConfig_To_v1beta1_ProxyConfig(in *v1alpha1.ProxyConfig, out *ProxyConfig, s conversion.Scope) error {
+	return autoConvert_v1alpha1_ProxyConfig_To_v1beta1_ProxyConfig(in, out, s)
 }
 
-func autoConvert_v1beta1_RegistrationConfig_To_addon_RegistrationConfig(in *RegistrationConfig, out *addon.RegistrationConfig, s conversion.Scope) error {
+func autoConvert_v1beta1_RegistrationConfig_To_v1alpha1_RegistrationConfig(in *RegistrationConfig, out *v1alpha1.RegistrationConfig, s conversion.Scope) error {
 	// WARNING: in.Type requires manual conversion: does not exist in peer-type
 	// WARNING: in.KubeClient requires manual conversion: does not exist in peer-type
 	// WARNING: in.CustomSigner requires manual conversion: does not exist in peer-type
 	return nil
 }
 
-func autoConvert_addon_RegistrationConfig_To_v1beta1_RegistrationConfig(in *addon.RegistrationConfig, out *RegistrationConfig, s conversion.Scope) error {
+func autoConvert_v1alpha1_RegistrationConfig_To_v1beta1_RegistrationConfig(in *v1alpha1.RegistrationConfig, out *RegistrationConfig, s conversion.Scope) error {
 	// WARNING: in.SignerName requires manual conversion: does not exist in peer-type
 	// WARNING: in.Subject requires manual conversion: does not exist in peer-type
-	// WARNING: in.Mismatch requires manual conversion: does not exist in peer-type
 	return nil
 }
 
-func autoConvert_v1beta1_ResourceClaim_To_addon_ResourceClaim(in *ResourceClaim, out *addon.ResourceClaim, s conversion.Scope) error {
-	*out = *(*addon.ResourceClaim)(unsafe.Pointer(in))
+func autoConvert_v1beta1_ResourceClaim_To_v1alpha1_ResourceClaim(in *ResourceClaim, out *v1alpha1.ResourceClaim, s conversion.Scope) error {
+	*out = *(*v1alpha1.ResourceClaim)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_v1beta1_ResourceClaim_To_addon_ResourceClaim is an autogenerated conversion function.
-func Convert_v1beta1_ResourceClaim_To_addon_ResourceClaim(in *ResourceClaim, out *addon.ResourceClaim, s conversion.Scope) error {
-	return autoConvert_v1beta1_ResourceClaim_To_addon_ResourceClaim(in, out, s)
+// Convert_v1beta1_ResourceClaim_To_v1alpha1_ResourceClaim is an autogenerated conversion function.
+func Convert_v1beta1_ResourceClaim_To_v1alpha1_ResourceClaim(in *ResourceClaim, out *v1alpha1.ResourceClaim, s conversion.Scope) error {
+	return autoConvert_v1beta1_ResourceClaim_To_v1alpha1_ResourceClaim(in, out, s)
 }
 
-func autoConvert_addon_ResourceClaim_To_v1beta1_ResourceClaim(in *addon.ResourceClaim, out *ResourceClaim, s conversion.Scope) error {
+func autoConvert_v1alpha1_ResourceClaim_To_v1beta1_ResourceClaim(in *v1alpha1.ResourceClaim, out *ResourceClaim, s conversion.Scope) error {
 	*out = *(*ResourceClaim)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_addon_ResourceClaim_To_v1beta1_ResourceClaim is an autogenerated conversion function.
-func Convert_addon_ResourceClaim_To_v1beta1_ResourceClaim(in *addon.ResourceClaim, out *ResourceClaim, s conversion.Scope) error {
-	return autoConvert_addon_ResourceClaim_To_v1beta1_ResourceClaim(in, out, s)
+// Convert_v1alpha1_ResourceClaim_To_v1beta1_ResourceClaim is an autogenerated conversion function.
+func Convert_v1alpha1_ResourceClaim_To_v1beta1_ResourceClaim(in *v1alpha1.ResourceClaim, out *ResourceClaim, s conversion.Scope) error {
+	return autoConvert_v1alpha1_ResourceClaim_To_v1beta1_ResourceClaim(in, out, s)
 }
 
-func autoConvert_v1beta1_ResourceRequirements_To_addon_ResourceRequirements(in *ResourceRequirements, out *addon.ResourceRequirements, s conversion.Scope) error {
-	*out = *(*addon.ResourceRequirements)(unsafe.Pointer(in))
+func autoConvert_v1beta1_ResourceRequirements_To_v1alpha1_ResourceRequirements(in *ResourceRequirements, out *v1alpha1.ResourceRequirements, s conversion.Scope) error {
+	*out = *(*v1alpha1.ResourceRequirements)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_v1beta1_ResourceRequirements_To_addon_ResourceRequirements is an autogenerated conversion function.
-func Convert_v1beta1_ResourceRequirements_To_addon_ResourceRequirements(in *ResourceRequirements, out *addon.ResourceRequirements, s conversion.Scope) error {
-	return autoConvert_v1beta1_ResourceRequirements_To_addon_ResourceRequirements(in, out, s)
+// Convert_v1beta1_ResourceRequirements_To_v1alpha1_ResourceRequirements is an autogenerated conversion function.
+func Convert_v1beta1_ResourceRequirements_To_v1alpha1_ResourceRequirements(in *ResourceRequirements, out *v1alpha1.ResourceRequirements, s conversion.Scope) error {
+	return autoConvert_v1beta1_ResourceRequirements_To_v1alpha1_ResourceRequirements(in, out, s)
 }
 
-func autoConvert_addon_ResourceRequirements_To_v1beta1_ResourceRequirements(in *addon.ResourceRequirements, out *ResourceRequirements, s conversion.Scope) error {
+func autoConvert_v1alpha1_ResourceRequirements_To_v1beta1_ResourceRequirements(in *v1alpha1.ResourceRequirements, out *ResourceRequirements, s conversion.Scope) error {
 	*out = *(*ResourceRequirements)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_addon_ResourceRequirements_To_v1beta1_ResourceRequirements is an autogenerated conversion function.
-func Convert_addon_ResourceRequirements_To_v1beta1_ResourceRequirements(in *addon.ResourceRequirements, out *ResourceRequirements, s conversion.Scope) error {
-	return autoConvert_addon_ResourceRequirements_To_v1beta1_ResourceRequirements(in, out, s)
+// Convert_v1alpha1_ResourceRequirements_To_v1beta1_ResourceRequirements is an autogenerated conversion function.
+func Convert_v1alpha1_ResourceRequirements_To_v1beta1_ResourceRequirements(in *v1alpha1.ResourceRequirements, out *ResourceRequirements, s conversion.Scope) error {
+	return autoConvert_v1alpha1_ResourceRequirements_To_v1beta1_ResourceRequirements(in, out, s)
 }
 
-func autoConvert_v1beta1_RolloutAll_To_addon_RolloutAll(in *RolloutAll, out *addon.RolloutAll, s conversion.Scope) error {
-	*out = *(*addon.RolloutAll)(unsafe.Pointer(in))
+func autoConvert_v1beta1_RolloutAll_To_v1alpha1_RolloutAll(in *RolloutAll, out *v1alpha1.RolloutAll, s conversion.Scope) error {
+	*out = *(*v1alpha1.RolloutAll)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_v1beta1_RolloutAll_To_addon_RolloutAll is an autogenerated conversion function.
-func Convert_v1beta1_RolloutAll_To_addon_RolloutAll(in *RolloutAll, out *addon.RolloutAll, s conversion.Scope) error {
-	return autoConvert_v1beta1_RolloutAll_To_addon_RolloutAll(in, out, s)
+// Convert_v1beta1_RolloutAll_To_v1alpha1_RolloutAll is an autogenerated conversion function.
+func Convert_v1beta1_RolloutAll_To_v1alpha1_RolloutAll(in *RolloutAll, out *v1alpha1.RolloutAll, s conversion.Scope) error {
+	return autoConvert_v1beta1_RolloutAll_To_v1alpha1_RolloutAll(in, out, s)
 }
 
-func autoConvert_addon_RolloutAll_To_v1beta1_RolloutAll(in *addon.RolloutAll, out *RolloutAll, s conversion.Scope) error {
+func autoConvert_v1alpha1_RolloutAll_To_v1beta1_RolloutAll(in *v1alpha1.RolloutAll, out *RolloutAll, s conversion.Scope) error {
 	*out = *(*RolloutAll)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_addon_RolloutAll_To_v1beta1_RolloutAll is an autogenerated conversion function.
-func Convert_addon_RolloutAll_To_v1beta1_RolloutAll(in *addon.RolloutAll, out *RolloutAll, s conversion.Scope) error {
-	return autoConvert_addon_RolloutAll_To_v1beta1_RolloutAll(in, out, s)
+// Convert_v1alpha1_RolloutAll_To_v1beta1_RolloutAll is an autogenerated conversion function.
+func Convert_v1alpha1_RolloutAll_To_v1beta1_RolloutAll(in *v1alpha1.RolloutAll, out *RolloutAll, s conversion.Scope) error {
+	return autoConvert_v1alpha1_RolloutAll_To_v1beta1_RolloutAll(in, out, s)
 }
 
-func autoConvert_v1beta1_RolloutConfig_To_addon_RolloutConfig(in *RolloutConfig, out *addon.RolloutConfig, s conversion.Scope) error {
-	*out = *(*addon.RolloutConfig)(unsafe.Pointer(in))
+func autoConvert_v1beta1_RolloutConfig_To_v1alpha1_RolloutConfig(in *RolloutConfig, out *v1alpha1.RolloutConfig, s conversion.Scope) error {
+	*out = *(*v1alpha1.RolloutConfig)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_v1beta1_RolloutConfig_To_addon_RolloutConfig is an autogenerated conversion function.
-func Convert_v1beta1_RolloutConfig_To_addon_RolloutConfig(in *RolloutConfig, out *addon.RolloutConfig, s conversion.Scope) error {
-	return autoConvert_v1beta1_RolloutConfig_To_addon_RolloutConfig(in, out, s)
+// Convert_v1beta1_RolloutConfig_To_v1alpha1_RolloutConfig is an autogenerated conversion function.
+func Convert_v1beta1_RolloutConfig_To_v1alpha1_RolloutConfig(in *RolloutConfig, out *v1alpha1.RolloutConfig, s conversion.Scope) error {
+	return autoConvert_v1beta1_RolloutConfig_To_v1alpha1_RolloutConfig(in, out, s)
 }
 
-func autoConvert_addon_RolloutConfig_To_v1beta1_RolloutConfig(in *addon.RolloutConfig, out *RolloutConfig, s conversion.Scope) error {
+func autoConvert_v1alpha1_RolloutConfig_To_v1beta1_RolloutConfig(in *v1alpha1.RolloutConfig, out *RolloutConfig, s conversion.Scope) error {
 	*out = *(*RolloutConfig)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_addon_RolloutConfig_To_v1beta1_RolloutConfig is an autogenerated conversion function.
-func Convert_addon_RolloutConfig_To_v1beta1_RolloutConfig(in *addon.RolloutConfig, out *RolloutConfig, s conversion.Scope) error {
-	return autoConvert_addon_RolloutConfig_To_v1beta1_RolloutConfig(in, out, s)
+// Convert_v1alpha1_RolloutConfig_To_v1beta1_RolloutConfig is an autogenerated conversion function.
+func Convert_v1alpha1_RolloutConfig_To_v1beta1_RolloutConfig(in *v1alpha1.RolloutConfig, out *RolloutConfig, s conversion.Scope) error {
+	return autoConvert_v1alpha1_RolloutConfig_To_v1beta1_RolloutConfig(in, out, s)
 }
 
-func autoConvert_v1beta1_RolloutProgressive_To_addon_RolloutProgressive(in *RolloutProgressive, out *addon.RolloutProgressive, s conversion.Scope) error {
-	*out = *(*addon.RolloutProgressive)(unsafe.Pointer(in))
+func autoConvert_v1beta1_RolloutProgressive_To_v1alpha1_RolloutProgressive(in *RolloutProgressive, out *v1alpha1.RolloutProgressive, s conversion.Scope) error {
+	*out = *(*v1alpha1.RolloutProgressive)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_v1beta1_RolloutProgressive_To_addon_RolloutProgressive is an autogenerated conversion function.
-func Convert_v1beta1_RolloutProgressive_To_addon_RolloutProgressive(in *RolloutProgressive, out *addon.RolloutProgressive, s conversion.Scope) error {
-	return autoConvert_v1beta1_RolloutProgressive_To_addon_RolloutProgressive(in, out, s)
+// Convert_v1beta1_RolloutProgressive_To_v1alpha1_RolloutProgressive is an autogenerated conversion function.
+func Convert_v1beta1_RolloutProgressive_To_v1alpha1_RolloutProgressive(in *RolloutProgressive, out *v1alpha1.RolloutProgressive, s conversion.Scope) error {
+	return autoConvert_v1beta1_RolloutProgressive_To_v1alpha1_RolloutProgressive(in, out, s)
 }
 
-func autoConvert_addon_RolloutProgressive_To_v1beta1_RolloutProgressive(in *addon.RolloutProgressive, out *RolloutProgressive, s conversion.Scope) error {
+func autoConvert_v1alpha1_RolloutProgressive_To_v1beta1_RolloutProgressive(in *v1alpha1.RolloutProgressive, out *RolloutProgressive, s conversion.Scope) error {
 	*out = *(*RolloutProgressive)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_addon_RolloutProgressive_To_v1beta1_RolloutProgressive is an autogenerated conversion function.
-func Convert_addon_RolloutProgressive_To_v1beta1_RolloutProgressive(in *addon.RolloutProgressive, out *RolloutProgressive, s conversion.Scope) error {
-	return autoConvert_addon_RolloutProgressive_To_v1beta1_RolloutProgressive(in, out, s)
+// Convert_v1alpha1_RolloutProgressive_To_v1beta1_RolloutProgressive is an autogenerated conversion function.
+func Convert_v1alpha1_RolloutProgressive_To_v1beta1_RolloutProgressive(in *v1alpha1.RolloutProgressive, out *RolloutProgressive, s conversion.Scope) error {
+	return autoConvert_v1alpha1_RolloutProgressive_To_v1beta1_RolloutProgressive(in, out, s)
 }
 
-func autoConvert_v1beta1_RolloutProgressivePerGroup_To_addon_RolloutProgressivePerGroup(in *RolloutProgressivePerGroup, out *addon.RolloutProgressivePerGroup, s conversion.Scope) error {
-	*out = *(*addon.RolloutProgressivePerGroup)(unsafe.Pointer(in))
+func autoConvert_v1beta1_RolloutProgressivePerGroup_To_v1alpha1_RolloutProgressivePerGroup(in *RolloutProgressivePerGroup, out *v1alpha1.RolloutProgressivePerGroup, s conversion.Scope) error {
+	*out = *(*v1alpha1.RolloutProgressivePerGroup)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_v1beta1_RolloutProgressivePerGroup_To_addon_RolloutProgressivePerGroup is an autogenerated conversion function.
-func Convert_v1beta1_RolloutProgressivePerGroup_To_addon_RolloutProgressivePerGroup(in *RolloutProgressivePerGroup, out *addon.RolloutProgressivePerGroup, s conversion.Scope) error {
-	return autoConvert_v1beta1_RolloutProgressivePerGroup_To_addon_RolloutProgressivePerGroup(in, out, s)
+// Convert_v1beta1_RolloutProgressivePerGroup_To_v1alpha1_RolloutProgressivePerGroup is an autogenerated conversion function.
+func Convert_v1beta1_RolloutProgressivePerGroup_To_v1alpha1_RolloutProgressivePerGroup(in *RolloutProgressivePerGroup, out *v1alpha1.RolloutProgressivePerGroup, s conversion.Scope) error {
+	return autoConvert_v1beta1_RolloutProgressivePerGroup_To_v1alpha1_RolloutProgressivePerGroup(in, out, s)
 }
 
-func autoConvert_addon_RolloutProgressivePerGroup_To_v1beta1_RolloutProgressivePerGroup(in *addon.RolloutProgressivePerGroup, out *RolloutProgressivePerGroup, s conversion.Scope) error {
+func autoConvert_v1alpha1_RolloutProgressivePerGroup_To_v1beta1_RolloutProgressivePerGroup(in *v1alpha1.RolloutProgressivePerGroup, out *RolloutProgressivePerGroup, s conversion.Scope) error {
 	*out = *(*RolloutProgressivePerGroup)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_addon_RolloutProgressivePerGroup_To_v1beta1_RolloutProgressivePerGroup is an autogenerated conversion function.
-func Convert_addon_RolloutProgressivePerGroup_To_v1beta1_RolloutProgressivePerGroup(in *addon.RolloutProgressivePerGroup, out *RolloutProgressivePerGroup, s conversion.Scope) error {
-	return autoConvert_addon_RolloutProgressivePerGroup_To_v1beta1_RolloutProgressivePerGroup(in, out, s)
+// Convert_v1alpha1_RolloutProgressivePerGroup_To_v1beta1_RolloutProgressivePerGroup is an autogenerated conversion function.
+func Convert_v1alpha1_RolloutProgressivePerGroup_To_v1beta1_RolloutProgressivePerGroup(in *v1alpha1.RolloutProgressivePerGroup, out *RolloutProgressivePerGroup, s conversion.Scope) error {
+	return autoConvert_v1alpha1_RolloutProgressivePerGroup_To_v1beta1_RolloutProgressivePerGroup(in, out, s)
 }
 
-func autoConvert_v1beta1_RolloutStrategy_To_addon_RolloutStrategy(in *RolloutStrategy, out *addon.RolloutStrategy, s conversion.Scope) error {
-	*out = *(*addon.RolloutStrategy)(unsafe.Pointer(in))
+func autoConvert_v1beta1_RolloutStrategy_To_v1alpha1_RolloutStrategy(in *RolloutStrategy, out *v1alpha1.RolloutStrategy, s conversion.Scope) error {
+	*out = *(*v1alpha1.RolloutStrategy)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_v1beta1_RolloutStrategy_To_addon_RolloutStrategy is an autogenerated conversion function.
-func Convert_v1beta1_RolloutStrategy_To_addon_RolloutStrategy(in *RolloutStrategy, out *addon.RolloutStrategy, s conversion.Scope) error {
-	return autoConvert_v1beta1_RolloutStrategy_To_addon_RolloutStrategy(in, out, s)
+// Convert_v1beta1_RolloutStrategy_To_v1alpha1_RolloutStrategy is an autogenerated conversion function.
+func Convert_v1beta1_RolloutStrategy_To_v1alpha1_RolloutStrategy(in *RolloutStrategy, out *v1alpha1.RolloutStrategy, s conversion.Scope) error {
+	return autoConvert_v1beta1_RolloutStrategy_To_v1alpha1_RolloutStrategy(in, out, s)
 }
 
-func autoConvert_addon_RolloutStrategy_To_v1beta1_RolloutStrategy(in *addon.RolloutStrategy, out *RolloutStrategy, s conversion.Scope) error {
+func autoConvert_v1alpha1_RolloutStrategy_To_v1beta1_RolloutStrategy(in *v1alpha1.RolloutStrategy, out *RolloutStrategy, s conversion.Scope) error {
 	*out = *(*RolloutStrategy)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_addon_RolloutStrategy_To_v1beta1_RolloutStrategy is an autogenerated conversion function.
-func Convert_addon_RolloutStrategy_To_v1beta1_RolloutStrategy(in *addon.RolloutStrategy, out *RolloutStrategy, s conversion.Scope) error {
-	return autoConvert_addon_RolloutStrategy_To_v1beta1_RolloutStrategy(in, out, s)
+// Convert_v1alpha1_RolloutStrategy_To_v1beta1_RolloutStrategy is an autogenerated conversion function.
+func Convert_v1alpha1_RolloutStrategy_To_v1beta1_RolloutStrategy(in *v1alpha1.RolloutStrategy, out *RolloutStrategy, s conversion.Scope) error {
+	return autoConvert_v1alpha1_RolloutStrategy_To_v1beta1_RolloutStrategy(in, out, s)
 }
 
-func autoConvert_v1beta1_Subject_To_addon_Subject(in *Subject, out *addon.Subject, s conversion.Scope) error {
+func autoConvert_v1beta1_Subject_To_v1alpha1_Subject(in *Subject, out *v1alpha1.Subject, s conversion.Scope) error {
 	// WARNING: in.BaseSubject requires manual conversion: does not exist in peer-type
 	out.OrganizationUnits = *(*[]string)(unsafe.Pointer(&in.OrganizationUnits))
 	return nil
 }
 
-func autoConvert_addon_Subject_To_v1beta1_Subject(in *addon.Subject, out *Subject, s conversion.Scope) error {
+func autoConvert_v1alpha1_Subject_To_v1beta1_Subject(in *v1alpha1.Subject, out *Subject, s conversion.Scope) error {
 	// WARNING: in.User requires manual conversion: does not exist in peer-type
 	// WARNING: in.Groups requires manual conversion: does not exist in peer-type
 	out.OrganizationUnits = *(*[]string)(unsafe.Pointer(&in.OrganizationUnits))
 	return nil
 }
 
-func autoConvert_v1beta1_Toleration_To_addon_Toleration(in *Toleration, out *addon.Toleration, s conversion.Scope) error {
-	*out = *(*addon.Toleration)(unsafe.Pointer(in))
+func autoConvert_v1beta1_Toleration_To_v1alpha1_Toleration(in *Toleration, out *v1alpha1.Toleration, s conversion.Scope) error {
+	*out = *(*v1alpha1.Toleration)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_v1beta1_Toleration_To_addon_Toleration is an autogenerated conversion function.
-func Convert_v1beta1_Toleration_To_addon_Toleration(in *Toleration, out *addon.Toleration, s conversion.Scope) error {
-	return autoConvert_v1beta1_Toleration_To_addon_Toleration(in, out, s)
+// Convert_v1beta1_Toleration_To_v1alpha1_Toleration is an autogenerated conversion function.
+func Convert_v1beta1_Toleration_To_v1alpha1_Toleration(in *Toleration, out *v1alpha1.Toleration, s conversion.Scope) error {
+	return autoConvert_v1beta1_Toleration_To_v1alpha1_Toleration(in, out, s)
 }
 
-func autoConvert_addon_Toleration_To_v1beta1_Toleration(in *addon.Toleration, out *Toleration, s conversion.Scope) error {
+func autoConvert_v1alpha1_Toleration_To_v1beta1_Toleration(in *v1alpha1.Toleration, out *Toleration, s conversion.Scope) error {
 	*out = *(*Toleration)(unsafe.Pointer(in))
 	return nil
 }
 
-// Convert_addon_Toleration_To_v1beta1_Toleration is an autogenerated conversion function.
-func Convert_addon_Toleration_To_v1beta1_Toleration(in *addon.Toleration, out *Toleration, s conversion.Scope) error {
-	return autoConvert_addon_Toleration_To_v1beta1_Toleration(in, out, s)
+// Convert_v1alpha1_Toleration_To_v1beta1_Toleration is an autogenerated conversion function.
+func Convert_v1alpha1_Toleration_To_v1beta1_Toleration(in *v1alpha1.Toleration, out *Toleration, s conversion.Scope) error {
+	return autoConvert_v1alpha1_Toleration_To_v1beta1_Toleration(in, out, s)
 }

@@ -3,7 +3,6 @@ package validation
 import (
 	"regexp"
 
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -11,7 +10,6 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
-	"open-cluster-management.io/hub-apiserver/pkg/apis/ratchet"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
 )
 
@@ -25,21 +23,8 @@ var (
 	containerPattern = regexp.MustCompile(`^(deployments|daemonsets|statefulsets|replicasets|jobs|cronjobs|pods|\*):.+:.+$`)
 )
 
-// ValidateAddOnDeploymentConfig validates a new AddOnDeploymentConfig.
-func ValidateAddOnDeploymentConfig(config *addon.AddOnDeploymentConfig) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&config.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
-	return append(errs, validateDeploymentSpec(config)...)
-}
-
-// ValidateAddOnDeploymentConfigUpdate validates an update of an AddOnDeploymentConfig. It ignores
-// errors in parts of the spec that the update does not change.
-func ValidateAddOnDeploymentConfigUpdate(config, old *addon.AddOnDeploymentConfig) field.ErrorList {
-	if apiequality.Semantic.DeepEqual(config.Spec, old.Spec) {
-		return nil
-	}
-	return ratchet.Update(config, old, validateDeploymentSpec,
-		v1alpha1.Convert_addon_AddOnDeploymentConfig_To_v1alpha1_AddOnDeploymentConfig)
-}
+// AddOnDeploymentConfig validates AddOnDeploymentConfigs.
+var AddOnDeploymentConfig = validate.Rules[*addon.AddOnDeploymentConfig]{Name: apivalidation.NameIsDNSSubdomain, Spec: validateDeploymentSpec}
 
 func validateDeploymentSpec(config *addon.AddOnDeploymentConfig) field.ErrorList {
 	spec, path := &config.Spec, field.NewPath("spec")
@@ -60,7 +45,7 @@ func validateDeploymentSpec(config *addon.AddOnDeploymentConfig) field.ErrorList
 		}
 	}
 	errs = append(errs, validateUnique(spec.CustomizedVariables,
-		func(variable addon.CustomizedVariable) string { return variable.Name }, variables)...)
+		func(variable v1alpha1.CustomizedVariable) string { return variable.Name }, variables)...)
 	if spec.NodePlacement != nil {
 		errs = append(errs, metav1validation.ValidateLabels(spec.NodePlacement.NodeSelector, path.Child("nodePlacement", "nodeSelector"))...)
 	}
@@ -78,5 +63,5 @@ func validateDeploymentSpec(config *addon.AddOnDeploymentConfig) field.ErrorList
 		}
 	}
 	return append(errs, validateUnique(spec.ResourceRequirements,
-		func(requirement addon.ContainerResourceRequirements) string { return requirement.ContainerID }, requirements)...)
+		func(requirement v1alpha1.ContainerResourceRequirements) string { return requirement.ContainerID }, requirements)...)
 }

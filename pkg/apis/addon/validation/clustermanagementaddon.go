@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"time"
 
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,7 +15,6 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1beta1"
-	"open-cluster-management.io/hub-apiserver/pkg/apis/ratchet"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
 )
 
@@ -25,24 +23,9 @@ var (
 	portionPattern  = regexp.MustCompile(`^((100|[0-9]{1,2})%|[0-9]+)$`)
 )
 
-// ValidateClusterManagementAddOn validates a new ClusterManagementAddOn.
-func ValidateClusterManagementAddOn(a *addon.ClusterManagementAddOn) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&a.ObjectMeta, false, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
-	return append(errs, validateManagementSpec(a)...)
-}
-
-// ValidateClusterManagementAddOnUpdate validates an update of a ClusterManagementAddOn. It ignores
-// errors in parts of the spec that the update does not change.
-func ValidateClusterManagementAddOnUpdate(a, old *addon.ClusterManagementAddOn) field.ErrorList {
-	if apiequality.Semantic.DeepEqual(a.Spec, old.Spec) {
-		return nil
-	}
-	return ratchet.Update(a, old, validateManagementSpec, v1alpha1.Convert_addon_ClusterManagementAddOn_To_v1alpha1_ClusterManagementAddOn)
-}
-
-// ValidateClusterManagementAddOnStatusUpdate validates an update of the status of a ClusterManagementAddOn.
-func ValidateClusterManagementAddOnStatusUpdate(a, old *addon.ClusterManagementAddOn) field.ErrorList {
-	return ratchet.Update(a, old, validateManagementStatus, v1alpha1.Convert_addon_ClusterManagementAddOn_To_v1alpha1_ClusterManagementAddOn)
+// ClusterManagementAddOn validates ClusterManagementAddOns.
+var ClusterManagementAddOn = validate.Rules[*addon.ClusterManagementAddOn]{
+	ClusterScoped: true, Name: apivalidation.NameIsDNSSubdomain, Spec: validateManagementSpec, Status: validateManagementStatus,
 }
 
 // WarningsForClusterManagementAddOn returns warnings about Placements that strategic merge patches, which identify
@@ -72,7 +55,7 @@ func validateManagementSpec(a *addon.ClusterManagementAddOn) field.ErrorList {
 		}
 	}
 	errs = append(errs, validateUnique(spec.SupportedConfigs,
-		func(kind addon.ConfigMeta) schema.GroupResource { return groupResource(kind.ConfigGroupResource) }, path.Child("supportedConfigs"))...)
+		func(kind v1alpha1.ConfigMeta) schema.GroupResource { return groupResource(kind.ConfigGroupResource) }, path.Child("supportedConfigs"))...)
 	path = path.Child("installStrategy")
 	errs = append(errs, validate.Supported(spec.InstallStrategy.Type, path.Child("type"),
 		v1alpha1.InstallStrategyManual, v1alpha1.InstallStrategyPlacements)...)
@@ -83,24 +66,24 @@ func validateManagementSpec(a *addon.ClusterManagementAddOn) field.ErrorList {
 		errs = append(errs, validateRollout(&placement.RolloutStrategy, path.Index(i).Child("rolloutStrategy"))...)
 	}
 	return append(errs, validateUnique(spec.InstallStrategy.Placements,
-		func(placement addon.PlacementStrategy) addon.PlacementRef { return placement.PlacementRef }, path)...)
+		func(placement v1alpha1.PlacementStrategy) v1alpha1.PlacementRef { return placement.PlacementRef }, path)...)
 }
 
-func validateDefaultConfig(config *addon.ConfigReferent, path *field.Path) field.ErrorList {
+func validateDefaultConfig(config *v1alpha1.ConfigReferent, path *field.Path) field.ErrorList {
 	if config.Name == v1beta1.NoDefaultConfigName {
 		return field.ErrorList{field.Invalid(path.Child("name"), config.Name, "is reserved for kinds of configurations without a default, which have no namespace")}
 	}
 	return validate.Required(config.Name, path.Child("name"))
 }
 
-func validatePlacement(placement addon.PlacementRef, path *field.Path) field.ErrorList {
+func validatePlacement(placement v1alpha1.PlacementRef, path *field.Path) field.ErrorList {
 	return append(validate.Required(placement.Namespace, path.Child("namespace")),
 		validate.Required(placement.Name, path.Child("name"))...)
 }
 
-func validateRollout(strategy *addon.RolloutStrategy, path *field.Path) field.ErrorList {
-	errs := validateOptionalEnum(strategy.Type, path.Child("type"),
-		addon.RolloutTypeAll, addon.RolloutTypeProgressive, addon.RolloutTypeProgressivePerGroup)
+func validateRollout(strategy *v1alpha1.RolloutStrategy, path *field.Path) field.ErrorList {
+	errs := validate.Optional(strategy.Type, path.Child("type"),
+		v1alpha1.RolloutTypeAll, v1alpha1.RolloutTypeProgressive, v1alpha1.RolloutTypeProgressivePerGroup)
 	if all := strategy.All; all != nil {
 		errs = append(errs, validateRolloutConfig(&all.RolloutConfig, path.Child("all"))...)
 	}
@@ -115,7 +98,7 @@ func validateRollout(strategy *addon.RolloutStrategy, path *field.Path) field.Er
 	return errs
 }
 
-func validateRolloutConfig(config *addon.RolloutConfig, path *field.Path) field.ErrorList {
+func validateRolloutConfig(config *v1alpha1.RolloutConfig, path *field.Path) field.ErrorList {
 	errs := validatePortion(config.MaxFailures, path.Child("maxFailures"))
 	if deadline := ptr.Deref(config.ProgressDeadline, ""); deadline != "" && !deadlinePattern.MatchString(deadline) {
 		errs = append(errs, field.Invalid(path.Child("progressDeadline"), deadline, "must be None or a duration such as 10m"))

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
-	"open-cluster-management.io/hub-apiserver/pkg/apis/addon"
+	addonv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
 )
 
@@ -18,7 +18,7 @@ var signerPattern = regexp.MustCompile(`^([a-z0-9][a-z0-9-]*[a-z0-9]\.)+[a-z]+/[
 // maxSignerName bounds the name of a signer, in bytes.
 const maxSignerName = 571
 
-func validateConfigs(configs []addon.AddOnConfig, path *field.Path) field.ErrorList {
+func validateConfigs(configs []addonv1alpha1.AddOnConfig, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, config := range configs {
 		errs = append(errs, validate.Required(config.Resource, path.Index(i).Child("resource"))...)
@@ -27,7 +27,7 @@ func validateConfigs(configs []addon.AddOnConfig, path *field.Path) field.ErrorL
 	return errs
 }
 
-func validateSpecHash(config *addon.ConfigSpecHash, path *field.Path) field.ErrorList {
+func validateSpecHash(config *addonv1alpha1.ConfigSpecHash, path *field.Path) field.ErrorList {
 	if config == nil {
 		return nil
 	}
@@ -35,7 +35,7 @@ func validateSpecHash(config *addon.ConfigSpecHash, path *field.Path) field.Erro
 }
 
 // groupResource identifies a kind of configuration. A missing group is the core group.
-func groupResource(kind addon.ConfigGroupResource) schema.GroupResource {
+func groupResource(kind addonv1alpha1.ConfigGroupResource) schema.GroupResource {
 	return schema.GroupResource{Group: ptr.Deref(kind.Group, ""), Resource: kind.Resource}
 }
 
@@ -59,12 +59,4 @@ func validateInstallNamespace(namespace string, path *field.Path) field.ErrorLis
 		return nil
 	}
 	return validate.Name(namespace, path, apivalidation.ValidateNamespaceName)
-}
-
-// validateOptionalEnum accepts an empty value.
-func validateOptionalEnum[T ~string](value T, path *field.Path, supported ...T) field.ErrorList {
-	if value == "" {
-		return nil
-	}
-	return validate.Supported(value, path, supported...)
 }

@@ -1,7 +1,6 @@
 package validation
 
 import (
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -9,28 +8,12 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1beta1"
-	"open-cluster-management.io/hub-apiserver/pkg/apis/ratchet"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
 )
 
-// ValidateManagedClusterAddOn validates a new ManagedClusterAddOn.
-func ValidateManagedClusterAddOn(a *addon.ManagedClusterAddOn) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&a.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
-	return append(errs, validateAddOnSpec(a)...)
-}
-
-// ValidateManagedClusterAddOnUpdate validates an update of a ManagedClusterAddOn. It ignores
-// errors in parts of the spec that the update does not change.
-func ValidateManagedClusterAddOnUpdate(a, old *addon.ManagedClusterAddOn) field.ErrorList {
-	if apiequality.Semantic.DeepEqual(a.Spec, old.Spec) {
-		return nil
-	}
-	return ratchet.Update(a, old, validateAddOnSpec, v1alpha1.Convert_addon_ManagedClusterAddOn_To_v1alpha1_ManagedClusterAddOn)
-}
-
-// ValidateManagedClusterAddOnStatusUpdate validates an update of the status of a ManagedClusterAddOn.
-func ValidateManagedClusterAddOnStatusUpdate(a, old *addon.ManagedClusterAddOn) field.ErrorList {
-	return ratchet.Update(a, old, validateAddOnStatus, v1alpha1.Convert_addon_ManagedClusterAddOn_To_v1alpha1_ManagedClusterAddOn)
+// ManagedClusterAddOn validates ManagedClusterAddOns.
+var ManagedClusterAddOn = validate.Rules[*addon.ManagedClusterAddOn]{
+	Name: apivalidation.NameIsDNSSubdomain, Spec: validateAddOnSpec, Status: validateAddOnStatus,
 }
 
 func validateAddOnSpec(a *addon.ManagedClusterAddOn) field.ErrorList {
@@ -58,23 +41,24 @@ func validateAddOnStatus(a *addon.ManagedClusterAddOn) field.ErrorList {
 		errs = append(errs, validate.Required(object.Resource, at.Child("resource"))...)
 		errs = append(errs, validate.Required(object.Name, at.Child("name"))...)
 	}
+	mismatches := a.Mismatches
 	for i, registration := range status.Registrations {
 		at := path.Child("registrations").Index(i)
-		if registration.Mismatch != nil {
-			errs = append(errs, validateMismatch(&registration, status.KubeClientDriver, at)...)
+		if len(mismatches) > 0 && mismatches[0].Index == i {
+			errs = append(errs, validateMismatch(&mismatches[0], registration.SignerName, status.KubeClientDriver, at)...)
+			mismatches = mismatches[1:]
 			continue
 		}
 		errs = append(errs, validateSigner(registration.SignerName, at.Child("signerName"))...)
 	}
 	errs = append(errs, validateInstallNamespace(status.Namespace, path.Child("namespace"))...)
-	errs = append(errs, validateOptionalEnum(status.HealthCheck.Mode, path.Child("healthCheck", "mode"),
-		addon.HealthCheckLease, addon.HealthCheckCustomized)...)
-	return append(errs, validateOptionalEnum(status.KubeClientDriver, path.Child("kubeClientDriver"), "csr", "token")...)
+	errs = append(errs, validate.Optional(status.HealthCheck.Mode, path.Child("healthCheck", "mode"),
+		v1alpha1.HealthCheckLease, v1alpha1.HealthCheckCustomized)...)
+	return append(errs, validate.Optional(status.KubeClientDriver, path.Child("kubeClientDriver"), "csr", "token")...)
 }
 
 // validateMismatch returns the errors of a registration that was written in v1beta1. Its fields exist only there.
-func validateMismatch(registration *addon.RegistrationConfig, driver string, path *field.Path) field.ErrorList {
-	m := registration.Mismatch
+func validateMismatch(m *addon.RegistrationMismatch, signer, driver string, path *field.Path) field.ErrorList {
 	kubeClient, customSigner := string(v1beta1.KubeClient), string(v1beta1.CustomSigner)
 	errs := validate.Supported(m.Type, path.Child("type"), customSigner, kubeClient)
 	if len(errs) > 0 {
@@ -91,7 +75,7 @@ func validateMismatch(registration *addon.RegistrationConfig, driver string, pat
 	case !m.CustomSigner:
 		errs = append(errs, field.Required(path.Child(customSigner), "must be set if type is "+customSigner))
 	default:
-		errs = append(errs, field.Invalid(path.Child(customSigner, "signerName"), registration.SignerName, "use type "+kubeClient))
+		errs = append(errs, field.Invalid(path.Child(customSigner, "signerName"), signer, "use type "+kubeClient))
 	}
 	return errs
 }

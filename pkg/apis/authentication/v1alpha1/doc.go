@@ -1,8 +1,6 @@
 // +k8s:openapi-gen=true
 // +k8s:openapi-model-package=io.open-cluster-management.authentication.v1alpha1
 // +k8s:deepcopy-gen=package
-// +k8s:conversion-gen=open-cluster-management.io/hub-apiserver/pkg/apis/authentication
-// +k8s:conversion-gen=open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1
 // +k8s:defaulter-gen=TypeMeta
 // +groupName=authentication.open-cluster-management.io
 

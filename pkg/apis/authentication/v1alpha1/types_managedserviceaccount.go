@@ -10,20 +10,7 @@ import (
 
 // ManagedServiceAccount is a ServiceAccount on managed clusters with a token that is rotated and reported to
 // the hub. Deprecated: use v1beta1, which has the same fields.
-type ManagedServiceAccount struct {
-	metav1.TypeMeta `json:",inline"`
-	// Standard object metadata.
-	// +optional
-	metav1.ObjectMeta `json:"metadata,omitempty"`
-
-	// spec is the desired state of the account.
-	// +optional
-	Spec v1beta1.ManagedServiceAccountSpec `json:"spec,omitempty"`
-
-	// status is the observed state of the account. It is read-only.
-	// +optional
-	Status v1beta1.ManagedServiceAccountStatus `json:"status,omitempty"`
-}
+type ManagedServiceAccount v1beta1.ManagedServiceAccount
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 

@@ -7,14 +7,12 @@ import (
 	"strings"
 	"time"
 
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication"
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
-	"open-cluster-management.io/hub-apiserver/pkg/apis/ratchet"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
 )
 
@@ -44,32 +42,20 @@ func (v Validator) reserved(name string) bool {
 	})
 }
 
-// Validate validates a new ManagedServiceAccount.
-func (v Validator) Validate(account *authentication.ManagedServiceAccount) field.ErrorList {
-	// The ServiceAccount and the Secret have the same name.
-	errs := apivalidation.ValidateObjectMeta(&account.ObjectMeta, true, apivalidation.ValidateServiceAccountName, field.NewPath("metadata"))
-	if v.reserved(account.Name) {
-		errs = append(errs, field.Forbidden(field.NewPath("metadata", "name"), fmt.Sprintf(
-			"%q is reserved by --managed-serviceaccount-reserved-names: the token of the account would also have the permissions of the add-on that owns this ServiceAccount; choose another name", account.Name)))
+// Rules returns the rules of ManagedServiceAccounts.
+func (v Validator) Rules() validate.Rules[*authentication.ManagedServiceAccount] {
+	return validate.Rules[*authentication.ManagedServiceAccount]{
+		// The ServiceAccount and the Secret have the same name.
+		Name: apivalidation.ValidateServiceAccountName, Create: v.validateName, Spec: v.validateSpec, Status: validateStatus,
 	}
-	return append(errs, v.validateSpec(account)...)
 }
 
-// ValidateUpdate validates an update of the spec of a ManagedServiceAccount. It
-// ignores errors in parts of the spec that the update does not change. The
-// generic registry validates the metadata of updates.
-func (v Validator) ValidateUpdate(account, old *authentication.ManagedServiceAccount) field.ErrorList {
-	if apiequality.Semantic.DeepEqual(account.Spec, old.Spec) {
+func (v Validator) validateName(account *authentication.ManagedServiceAccount) field.ErrorList {
+	if !v.reserved(account.Name) {
 		return nil
 	}
-	return ratchet.Update(account, old, v.validateSpec,
-		authenticationv1beta1.Convert_authentication_ManagedServiceAccount_To_v1beta1_ManagedServiceAccount)
-}
-
-// ValidateStatusUpdate validates an update of the status of a ManagedServiceAccount.
-func (v Validator) ValidateStatusUpdate(account, old *authentication.ManagedServiceAccount) field.ErrorList {
-	return ratchet.Update(account, old, validateStatus,
-		authenticationv1beta1.Convert_authentication_ManagedServiceAccount_To_v1beta1_ManagedServiceAccount)
+	return field.ErrorList{field.Forbidden(field.NewPath("metadata", "name"), fmt.Sprintf(
+		"%q is reserved by --managed-serviceaccount-reserved-names: the token of the account would also have the permissions of the add-on that owns this ServiceAccount; choose another name", account.Name))}
 }
 
 func (v Validator) validateSpec(account *authentication.ManagedServiceAccount) field.ErrorList {

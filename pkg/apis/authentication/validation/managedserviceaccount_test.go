@@ -8,7 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication"
-	"open-cluster-management.io/hub-apiserver/pkg/apis/fieldtest"
+	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+	"open-cluster-management.io/hub-apiserver/test/fieldtest"
 )
 
 var bounded = Validator{MaximumValidity: 48 * time.Hour}
@@ -17,8 +18,8 @@ func named(name string) *authentication.ManagedServiceAccount {
 	return &authentication.ManagedServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "cluster1", Name: name}, Spec: valid("24h")}
 }
 
-func valid(validity string) authentication.ManagedServiceAccountSpec {
-	return authentication.ManagedServiceAccountSpec{Rotation: authentication.ManagedServiceAccountRotation{Validity: validity}}
+func valid(validity string) authenticationv1beta1.ManagedServiceAccountSpec {
+	return authenticationv1beta1.ManagedServiceAccountSpec{Rotation: authenticationv1beta1.ManagedServiceAccountRotation{Validity: validity}}
 }
 
 func TestName(t *testing.T) {
@@ -31,7 +32,7 @@ func TestName(t *testing.T) {
 		"a/b":                    {"metadata.name: Invalid value"},
 		"":                       {"metadata.name: Required value"},
 	} {
-		fieldtest.Check(t, bounded.Validate(named(name)), want...)
+		fieldtest.Check(t, bounded.Rules().New(named(name)), want...)
 	}
 }
 
@@ -44,12 +45,12 @@ func TestReservedNames(t *testing.T) {
 		if reserved {
 			want = []string{"metadata.name: Forbidden"}
 		}
-		fieldtest.Check(t, Validator{ReservedNames: DefaultReservedNames()}.Validate(named(name)), want...)
+		fieldtest.Check(t, Validator{ReservedNames: DefaultReservedNames()}.Rules().New(named(name)), want...)
 		// Stored accounts stay usable. An empty flag reserves no names.
 		changed := named(name)
 		changed.Spec.Audiences = []string{"a"}
-		fieldtest.Check(t, Validator{ReservedNames: DefaultReservedNames()}.ValidateUpdate(changed, named(name)))
-		fieldtest.Check(t, Validator{}.Validate(named(name)))
+		fieldtest.Check(t, Validator{ReservedNames: DefaultReservedNames()}.Rules().Update(changed, named(name)))
+		fieldtest.Check(t, Validator{}.Rules().New(named(name)))
 	}
 }
 
@@ -71,12 +72,12 @@ func TestValidity(t *testing.T) {
 	} {
 		account := named("a")
 		account.Spec = valid(validity)
-		fieldtest.Check(t, bounded.Validate(account), want...)
+		fieldtest.Check(t, bounded.Rules().New(account), want...)
 	}
 	for _, validity := range []string{"", "0s", "0", "8640h0m0s", "1000000h"} {
 		account := named("a")
 		account.Spec = valid(validity)
-		fieldtest.Check(t, Validator{}.Validate(account))
+		fieldtest.Check(t, Validator{}.Rules().New(account))
 	}
 }
 
@@ -84,10 +85,10 @@ func TestAudiencesAndTTL(t *testing.T) {
 	account := named("a")
 	account.Spec.Audiences = []string{"vault", "", "vault", "other"}
 	account.Spec.TTLSecondsAfterCreation = new(int32(-1))
-	fieldtest.Check(t, bounded.Validate(account), "spec.audiences[1]: Required value", "spec.audiences[2]: Duplicate value", "spec.ttlSecondsAfterCreation: Invalid value")
+	fieldtest.Check(t, bounded.Rules().New(account), "spec.audiences[1]: Required value", "spec.audiences[2]: Duplicate value", "spec.ttlSecondsAfterCreation: Invalid value")
 	account.Spec.Audiences = []string{"vault", "other"}
 	account.Spec.TTLSecondsAfterCreation = new(int32(1))
-	fieldtest.Check(t, bounded.Validate(account))
+	fieldtest.Check(t, bounded.Rules().New(account))
 }
 
 // Errors in the stored object do not reject changes of other parts.
@@ -97,45 +98,45 @@ func TestUpdateIgnoresStoredErrors(t *testing.T) {
 
 	labelled := old.DeepCopy()
 	labelled.Labels = map[string]string{"team": "blue"}
-	fieldtest.Check(t, bounded.ValidateUpdate(labelled, old))
+	fieldtest.Check(t, bounded.Rules().Update(labelled, old))
 
 	elsewhere := old.DeepCopy()
 	elsewhere.Spec.Audiences = []string{"vault"}
-	fieldtest.Check(t, bounded.ValidateUpdate(elsewhere, old))
+	fieldtest.Check(t, bounded.Rules().Update(elsewhere, old))
 
 	elsewhere.Spec.Audiences = []string{""}
-	fieldtest.Check(t, bounded.ValidateUpdate(elsewhere, old), "spec.audiences[0]: Required value")
+	fieldtest.Check(t, bounded.Rules().Update(elsewhere, old), "spec.audiences[0]: Required value")
 
 	worse := old.DeepCopy()
 	worse.Spec = valid("5m")
-	fieldtest.Check(t, bounded.ValidateUpdate(worse, old), "spec.rotation.validity: Invalid value")
+	fieldtest.Check(t, bounded.Rules().Update(worse, old), "spec.rotation.validity: Invalid value")
 
 	mended := old.DeepCopy()
 	mended.Spec = valid("24h")
-	fieldtest.Check(t, bounded.ValidateUpdate(mended, old))
+	fieldtest.Check(t, bounded.Rules().Update(mended, old))
 }
 
 func TestStatus(t *testing.T) {
 	old := named("a")
 	good := old.DeepCopy()
-	good.Status = authentication.ManagedServiceAccountStatus{
+	good.Status = authenticationv1beta1.ManagedServiceAccountStatus{
 		Conditions:        []metav1.Condition{{Type: "TokenReported", Status: "True", Reason: "TokenReported", LastTransitionTime: metav1.Now()}},
-		TokenSecretRef:    &authentication.TokenSecretReference{Name: "a", LastRefreshTimestamp: metav1.Now()},
-		ServiceAccountRef: &authentication.ServiceAccountReference{Namespace: "accounts", Name: "a", UID: "1"},
-		Clusters:          &authentication.ClusterSummary{Total: 2, Ready: 1, Failing: []authentication.ClusterFailure{{Name: "cluster2", Reason: "Pending"}}},
+		TokenSecretRef:    &authenticationv1beta1.TokenSecretReference{Name: "a", LastRefreshTimestamp: metav1.Now()},
+		ServiceAccountRef: &authenticationv1beta1.ServiceAccountReference{Namespace: "accounts", Name: "a", UID: "1"},
+		Clusters:          &authenticationv1beta1.ClusterSummary{Total: 2, Ready: 1, Failing: []authenticationv1beta1.ClusterFailure{{Name: "cluster2", Reason: "Pending"}}},
 	}
-	fieldtest.Check(t, bounded.ValidateStatusUpdate(good, old))
+	fieldtest.Check(t, bounded.Rules().UpdateStatus(good, old))
 
 	bad := old.DeepCopy()
-	bad.Status = authentication.ManagedServiceAccountStatus{
+	bad.Status = authenticationv1beta1.ManagedServiceAccountStatus{
 		Conditions:        []metav1.Condition{{Type: "TokenReported"}},
-		TokenSecretRef:    &authentication.TokenSecretReference{Name: "b"},
-		ServiceAccountRef: &authentication.ServiceAccountReference{Namespace: "Not A Namespace", Name: "b"},
-		Clusters: &authentication.ClusterSummary{Total: -1, Ready: -1, Failing: []authentication.ClusterFailure{
+		TokenSecretRef:    &authenticationv1beta1.TokenSecretReference{Name: "b"},
+		ServiceAccountRef: &authenticationv1beta1.ServiceAccountReference{Namespace: "Not A Namespace", Name: "b"},
+		Clusters: &authenticationv1beta1.ClusterSummary{Total: -1, Ready: -1, Failing: []authenticationv1beta1.ClusterFailure{
 			{Name: ""}, {Name: "cluster2"}, {Name: "cluster2"},
 		}},
 	}
-	fieldtest.Check(t, bounded.ValidateStatusUpdate(bad, old),
+	fieldtest.Check(t, bounded.Rules().UpdateStatus(bad, old),
 		"status.conditions[0].status: Required value", "status.conditions[0].reason: Required value", "status.conditions[0].lastTransitionTime: Required value",
 		"status.tokenSecretRef.name: Invalid value",
 		"status.serviceAccountRef.namespace: Invalid value", "status.serviceAccountRef.name: Invalid value",

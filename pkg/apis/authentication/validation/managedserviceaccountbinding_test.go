@@ -11,7 +11,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication"
 	authenticationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1alpha1"
-	"open-cluster-management.io/hub-apiserver/pkg/apis/fieldtest"
+	"open-cluster-management.io/hub-apiserver/test/fieldtest"
 )
 
 var (
@@ -24,8 +24,8 @@ var (
 func binding(subjects ...rbacv1.Subject) *authentication.ManagedServiceAccountBinding {
 	return &authentication.ManagedServiceAccountBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "cluster1", Name: "deployers"},
-		Spec: authentication.ManagedServiceAccountBindingSpec{
-			Ref: authentication.ManagedServiceAccountReference{Namespace: "cluster1", Name: "deployer"}, Subjects: subjects,
+		Spec: authenticationv1alpha1.ManagedServiceAccountBindingSpec{
+			Ref: authenticationv1alpha1.ManagedServiceAccountReference{Namespace: "cluster1", Name: "deployer"}, Subjects: subjects,
 		},
 	}
 }
@@ -61,7 +61,7 @@ func TestBinding(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := binding(dave, devs, robot)
 			test.change(b)
-			fieldtest.Check(t, ValidateManagedServiceAccountBinding(b), test.want...)
+			fieldtest.Check(t, ManagedServiceAccountBinding.New(b), test.want...)
 		})
 	}
 }
@@ -91,28 +91,28 @@ func TestSubjects(t *testing.T) {
 		"empty subject":                       {rbacv1.Subject{}, []string{at + "kind: Unsupported value"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fieldtest.Check(t, ValidateManagedServiceAccountBinding(binding(test.subject)), test.want...)
+			fieldtest.Check(t, ManagedServiceAccountBinding.New(binding(test.subject)), test.want...)
 		})
 	}
-	fieldtest.Check(t, ValidateManagedServiceAccountBinding(binding(slices.Repeat([]rbacv1.Subject{dave}, 1000)...)))
-	fieldtest.Check(t, ValidateManagedServiceAccountBinding(binding(slices.Repeat([]rbacv1.Subject{nobody}, 1001)...)), "spec.subjects: Too many")
+	fieldtest.Check(t, ManagedServiceAccountBinding.New(binding(slices.Repeat([]rbacv1.Subject{dave}, 1000)...)))
+	fieldtest.Check(t, ManagedServiceAccountBinding.New(binding(slices.Repeat([]rbacv1.Subject{nobody}, 1001)...)), "spec.subjects: Too many")
 }
 
 func TestBindingUpdate(t *testing.T) {
 	const immutable = "spec.ref: Invalid value"
 	old := binding(dave)
-	fieldtest.Check(t, ValidateManagedServiceAccountBindingUpdate(binding(devs, robot), old))
-	fieldtest.Check(t, ValidateManagedServiceAccountBindingUpdate(binding(), old))
-	fieldtest.Check(t, ValidateManagedServiceAccountBindingUpdate(binding(dave, nobody), old), "spec.subjects[1].name: Required value")
+	fieldtest.Check(t, ManagedServiceAccountBinding.Update(binding(devs, robot), old))
+	fieldtest.Check(t, ManagedServiceAccountBinding.Update(binding(), old))
+	fieldtest.Check(t, ManagedServiceAccountBinding.Update(binding(dave, nobody), old), "spec.subjects[1].name: Required value")
 
 	other := binding(dave)
 	other.Spec.Ref.Name = "admin"
-	fieldtest.Check(t, ValidateManagedServiceAccountBindingUpdate(other, old), immutable)
+	fieldtest.Check(t, ManagedServiceAccountBinding.Update(other, old), immutable)
 	other.Spec.Subjects = []rbacv1.Subject{nobody}
-	fieldtest.Check(t, ValidateManagedServiceAccountBindingUpdate(other, old), immutable, "spec.subjects[0].name: Required value")
+	fieldtest.Check(t, ManagedServiceAccountBinding.Update(other, old), immutable, "spec.subjects[0].name: Required value")
 	elsewhere := binding(dave)
 	elsewhere.Spec.Ref.Namespace = "cluster2"
-	fieldtest.Check(t, ValidateManagedServiceAccountBindingUpdate(elsewhere, old), immutable)
+	fieldtest.Check(t, ManagedServiceAccountBinding.Update(elsewhere, old), immutable)
 }
 
 // Errors in the stored object do not reject changes of other parts.
@@ -120,9 +120,9 @@ func TestBindingUpdateIgnoresStoredErrors(t *testing.T) {
 	old := binding(nobody, dave)
 	labelled := old.DeepCopy()
 	labelled.Labels = map[string]string{"team": "blue"}
-	fieldtest.Check(t, ValidateManagedServiceAccountBindingUpdate(labelled, old))
-	fieldtest.Check(t, ValidateManagedServiceAccountBindingUpdate(binding(devs, nobody), old))
-	fieldtest.Check(t, ValidateManagedServiceAccountBindingUpdate(binding(nobody, nobody), old), "spec.subjects[1].name: Required value")
+	fieldtest.Check(t, ManagedServiceAccountBinding.Update(labelled, old))
+	fieldtest.Check(t, ManagedServiceAccountBinding.Update(binding(devs, nobody), old))
+	fieldtest.Check(t, ManagedServiceAccountBinding.Update(binding(nobody, nobody), old), "spec.subjects[1].name: Required value")
 }
 
 // The sample of the proposal sets no API group for users and groups.
@@ -144,7 +144,7 @@ spec:
       namespace: ci
       name: robot
 `)))
-	fieldtest.Check(t, ValidateManagedServiceAccountBinding(b))
+	fieldtest.Check(t, ManagedServiceAccountBinding.New(b))
 }
 
 func fromYAML(t *testing.T, data []byte) *authentication.ManagedServiceAccountBinding {
@@ -153,9 +153,5 @@ func fromYAML(t *testing.T, data []byte) *authentication.ManagedServiceAccountBi
 	if err := yaml.UnmarshalStrict(data, &versioned); err != nil {
 		t.Fatal(err)
 	}
-	b := &authentication.ManagedServiceAccountBinding{}
-	if err := authenticationv1alpha1.Convert_v1alpha1_ManagedServiceAccountBinding_To_authentication_ManagedServiceAccountBinding(&versioned, b, nil); err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return (*authentication.ManagedServiceAccountBinding)(&versioned)
 }

@@ -1,6 +1,6 @@
 package v1
 
-import "unicode/utf8"
+import "strings"
 
 // ShortNamespaceMessage truncates the message of a condition of a managed namespace to
 // MaxManagedNamespaceMessage bytes.
@@ -8,9 +8,5 @@ func ShortNamespaceMessage(message string) string {
 	if len(message) <= MaxManagedNamespaceMessage {
 		return message
 	}
-	end := MaxManagedNamespaceMessage
-	for end > 0 && !utf8.RuneStart(message[end]) {
-		end--
-	}
-	return message[:end]
+	return strings.ToValidUTF8(message[:MaxManagedNamespaceMessage], "")
 }

@@ -1,7 +1,6 @@
 // +k8s:openapi-gen=true
 // +k8s:openapi-model-package=io.open-cluster-management.cluster.v1beta2
 // +k8s:deepcopy-gen=package
-// +k8s:conversion-gen=open-cluster-management.io/hub-apiserver/pkg/apis/cluster
 // +k8s:defaulter-gen=TypeMeta
 // +groupName=cluster.open-cluster-management.io
 

@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"slices"
 
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -15,32 +14,15 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
-	"open-cluster-management.io/hub-apiserver/pkg/apis/ratchet"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
 )
 
 const maxTaintValueLength = 1024
 
-// ValidateManagedCluster validates a new ManagedCluster.
-func ValidateManagedCluster(mc *cluster.ManagedCluster) field.ErrorList {
+// ManagedCluster validates ManagedClusters.
+var ManagedCluster = validate.Rules[*cluster.ManagedCluster]{
 	// The namespace of the cluster on the hub has the same name.
-	errs := apivalidation.ValidateObjectMeta(&mc.ObjectMeta, false, apivalidation.ValidateNamespaceName, field.NewPath("metadata"))
-	return append(errs, validateSpec(mc)...)
-}
-
-// ValidateManagedClusterUpdate validates an update of the spec of a ManagedCluster.
-// It ignores errors in parts of the spec that the update does not change. The
-// generic registry validates the metadata of updates.
-func ValidateManagedClusterUpdate(mc, old *cluster.ManagedCluster) field.ErrorList {
-	if apiequality.Semantic.DeepEqual(mc.Spec, old.Spec) {
-		return nil
-	}
-	return ratchet.Update(mc, old, validateSpec, clusterv1.Convert_cluster_ManagedCluster_To_v1_ManagedCluster)
-}
-
-// ValidateManagedClusterStatusUpdate validates an update of the status of a ManagedCluster.
-func ValidateManagedClusterStatusUpdate(mc, old *cluster.ManagedCluster) field.ErrorList {
-	return ratchet.Update(mc, old, validateStatus, clusterv1.Convert_cluster_ManagedCluster_To_v1_ManagedCluster)
+	ClusterScoped: true, Name: apivalidation.ValidateNamespaceName, Spec: validateSpec, Status: validateStatus,
 }
 
 func validateSpec(mc *cluster.ManagedCluster) field.ErrorList {
@@ -53,7 +35,7 @@ func validateSpec(mc *cluster.ManagedCluster) field.ErrorList {
 
 	type taintKey struct {
 		key    string
-		effect cluster.TaintEffect
+		effect clusterv1.TaintEffect
 	}
 	seen := map[taintKey]bool{}
 	for i := range spec.Taints {
@@ -72,7 +54,7 @@ func validateSpec(mc *cluster.ManagedCluster) field.ErrorList {
 	return errs
 }
 
-func validateClientConfig(config *cluster.ClientConfig, fldPath *field.Path) field.ErrorList {
+func validateClientConfig(config *clusterv1.ClientConfig, fldPath *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	urlPath := fldPath.Child("url")
 	if config.URL == "" {
@@ -90,7 +72,7 @@ func validateClientConfig(config *cluster.ClientConfig, fldPath *field.Path) fie
 	return errs
 }
 
-func validateTaint(taint *cluster.Taint, fldPath *field.Path) field.ErrorList {
+func validateTaint(taint *clusterv1.Taint, fldPath *field.Path) field.ErrorList {
 	errs := validate.Required(taint.Key, fldPath.Child("key"))
 	if taint.Key != "" {
 		errs = metav1validation.ValidateLabelName(taint.Key, fldPath.Child("key"))
@@ -99,7 +81,7 @@ func validateTaint(taint *cluster.Taint, fldPath *field.Path) field.ErrorList {
 		errs = append(errs, field.TooLong(fldPath.Child("value"), "", maxTaintValueLength))
 	}
 	return append(errs, validate.Supported(taint.Effect, fldPath.Child("effect"),
-		cluster.TaintEffectNoSelect, cluster.TaintEffectNoSelectIfNew, cluster.TaintEffectPreferNoSelect)...)
+		clusterv1.TaintEffectNoSelect, clusterv1.TaintEffectNoSelectIfNew, clusterv1.TaintEffectPreferNoSelect)...)
 }
 
 func validateStatus(mc *cluster.ManagedCluster) field.ErrorList {
@@ -122,7 +104,7 @@ func validateStatus(mc *cluster.ManagedCluster) field.ErrorList {
 	return errs
 }
 
-func validateResources(resources cluster.ResourceList, fldPath *field.Path) field.ErrorList {
+func validateResources(resources clusterv1.ResourceList, fldPath *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	// Sort the names so that the message for an object is always the same.
 	for _, name := range slices.Sorted(maps.Keys(resources)) {

@@ -12,7 +12,8 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster"
-	"open-cluster-management.io/hub-apiserver/pkg/apis/fieldtest"
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/test/fieldtest"
 )
 
 func named(name string) *cluster.ManagedCluster {
@@ -28,37 +29,37 @@ func TestName(t *testing.T) {
 		"Cluster":               {"metadata.name: Invalid value"},
 		"":                      {"metadata.name: Required value"},
 	} {
-		fieldtest.Check(t, ValidateManagedCluster(named(name)), want...)
+		fieldtest.Check(t, ManagedCluster.New(named(name)), want...)
 	}
 	inNamespace := named("cluster1")
 	inNamespace.Namespace = "a"
-	fieldtest.Check(t, ValidateManagedCluster(inNamespace), "metadata.namespace: Forbidden")
+	fieldtest.Check(t, ManagedCluster.New(inNamespace), "metadata.namespace: Forbidden")
 }
 
 func TestSpec(t *testing.T) {
 	tests := map[string]struct {
-		spec cluster.ManagedClusterSpec
+		spec clusterv1.ManagedClusterSpec
 		want []string
 	}{
 		"valid": {
-			spec: cluster.ManagedClusterSpec{
+			spec: clusterv1.ManagedClusterSpec{
 				LeaseDurationSeconds: new(int32(60)),
-				ManagedClusterClientConfigs: []cluster.ClientConfig{
+				ManagedClusterClientConfigs: []clusterv1.ClientConfig{
 					{URL: "https://api.example.com:6443", CABundle: certificate(t)},
 					{URL: "https://[::1]/prefix"},
 				},
-				Taints: []cluster.Taint{
-					{Key: "example.com/gpu", Value: "any text", Effect: cluster.TaintEffectNoSelect},
-					{Key: "example.com/gpu", Effect: cluster.TaintEffectNoSelectIfNew},
+				Taints: []clusterv1.Taint{
+					{Key: "example.com/gpu", Value: "any text", Effect: clusterv1.TaintEffectNoSelect},
+					{Key: "example.com/gpu", Effect: clusterv1.TaintEffectNoSelectIfNew},
 				},
 			},
 		},
 		"lease": {
-			spec: cluster.ManagedClusterSpec{LeaseDurationSeconds: new(int32(-1))},
+			spec: clusterv1.ManagedClusterSpec{LeaseDurationSeconds: new(int32(-1))},
 			want: []string{"spec.leaseDurationSeconds: Invalid value"},
 		},
 		"client configs": {
-			spec: cluster.ManagedClusterSpec{ManagedClusterClientConfigs: []cluster.ClientConfig{
+			spec: clusterv1.ManagedClusterSpec{ManagedClusterClientConfigs: []clusterv1.ClientConfig{
 				{}, {URL: "http://api.example.com"}, {URL: "https://"}, {URL: "https://a b"}, {URL: "api.example.com:6443"},
 				{URL: "https://api.example.com", CABundle: []byte("no certificate")},
 			}},
@@ -72,12 +73,12 @@ func TestSpec(t *testing.T) {
 			},
 		},
 		"taints": {
-			spec: cluster.ManagedClusterSpec{Taints: []cluster.Taint{
+			spec: clusterv1.ManagedClusterSpec{Taints: []clusterv1.Taint{
 				{},
 				{Key: "not a name", Effect: "NoSchedule"},
-				{Key: "a", Effect: cluster.TaintEffectNoSelect, Value: strings.Repeat("x", 1025)},
-				{Key: "b", Effect: cluster.TaintEffectNoSelect, Value: "1"},
-				{Key: "b", Effect: cluster.TaintEffectNoSelect, Value: "2"},
+				{Key: "a", Effect: clusterv1.TaintEffectNoSelect, Value: strings.Repeat("x", 1025)},
+				{Key: "b", Effect: clusterv1.TaintEffectNoSelect, Value: "1"},
+				{Key: "b", Effect: clusterv1.TaintEffectNoSelect, Value: "2"},
 			}},
 			want: []string{
 				"spec.taints[0].key: Required value",
@@ -93,7 +94,7 @@ func TestSpec(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			mc := named("cluster1")
 			mc.Spec = test.spec
-			fieldtest.Check(t, ValidateManagedCluster(mc), test.want...)
+			fieldtest.Check(t, ManagedCluster.New(mc), test.want...)
 		})
 	}
 }
@@ -116,40 +117,40 @@ func certificate(t *testing.T) []byte {
 }
 
 func TestUpdateIgnoresStoredErrors(t *testing.T) {
-	bad := cluster.ClientConfig{URL: "http://api.example.com"}
+	bad := clusterv1.ClientConfig{URL: "http://api.example.com"}
 	old := named("Not.A.Label")
-	old.Spec.ManagedClusterClientConfigs = []cluster.ClientConfig{bad}
+	old.Spec.ManagedClusterClientConfigs = []clusterv1.ClientConfig{bad}
 
 	accepted := old.DeepCopy()
 	accepted.Spec.HubAcceptsClient = true
-	accepted.Spec.ManagedClusterClientConfigs = []cluster.ClientConfig{{URL: "https://api.example.com"}, bad}
-	fieldtest.Check(t, ValidateManagedClusterUpdate(accepted, old))
+	accepted.Spec.ManagedClusterClientConfigs = []clusterv1.ClientConfig{{URL: "https://api.example.com"}, bad}
+	fieldtest.Check(t, ManagedCluster.Update(accepted, old))
 
 	worse := old.DeepCopy()
-	worse.Spec.ManagedClusterClientConfigs = []cluster.ClientConfig{bad, {URL: "http://other.example.com"}}
-	fieldtest.Check(t, ValidateManagedClusterUpdate(worse, old), "spec.managedClusterClientConfigs[1].url: Invalid value")
+	worse.Spec.ManagedClusterClientConfigs = []clusterv1.ClientConfig{bad, {URL: "http://other.example.com"}}
+	fieldtest.Check(t, ManagedCluster.Update(worse, old), "spec.managedClusterClientConfigs[1].url: Invalid value")
 
 	labelled := old.DeepCopy()
 	labelled.Labels = map[string]string{"region": "north"}
-	fieldtest.Check(t, ValidateManagedClusterUpdate(labelled, old))
+	fieldtest.Check(t, ManagedCluster.Update(labelled, old))
 }
 
 func TestStatus(t *testing.T) {
 	old := named("cluster1")
 	mc := old.DeepCopy()
-	mc.Status = cluster.ManagedClusterStatus{
+	mc.Status = clusterv1.ManagedClusterStatus{
 		Conditions:    []metav1.Condition{{Type: "ManagedClusterJoined", Status: metav1.ConditionTrue, Reason: "Joined"}},
-		Capacity:      cluster.ResourceList{"cpu": resource.MustParse("4"), "example.com/gpu": resource.MustParse("-1")},
-		Allocatable:   cluster.ResourceList{"": resource.MustParse("1")},
-		ClusterClaims: []cluster.ManagedClusterClaim{{Name: "id.k8s.io", Value: "1"}, {}, {Name: "id.k8s.io", Value: "2"}},
+		Capacity:      clusterv1.ResourceList{"cpu": resource.MustParse("4"), "example.com/gpu": resource.MustParse("-1")},
+		Allocatable:   clusterv1.ResourceList{"": resource.MustParse("1")},
+		ClusterClaims: []clusterv1.ManagedClusterClaim{{Name: "id.k8s.io", Value: "1"}, {}, {Name: "id.k8s.io", Value: "2"}},
 	}
-	fieldtest.Check(t, ValidateManagedClusterStatusUpdate(mc, old),
+	fieldtest.Check(t, ManagedCluster.UpdateStatus(mc, old),
 		"status.conditions[0].lastTransitionTime: Required value",
 		"status.capacity[example.com/gpu]: Invalid value",
 		"status.allocatable[]: Required value",
 		"status.clusterClaims[1].name: Required value",
 		"status.clusterClaims[2].name: Duplicate value")
-	fieldtest.Check(t, ValidateManagedClusterStatusUpdate(mc, mc.DeepCopy()))
+	fieldtest.Check(t, ManagedCluster.UpdateStatus(mc, mc.DeepCopy()))
 }
 
 func TestStatusOfNamespaces(t *testing.T) {
@@ -158,14 +159,14 @@ func TestStatusOfNamespaces(t *testing.T) {
 	}
 	old := named("cluster1")
 	mc := old.DeepCopy()
-	mc.Status.ManagedNamespaces = []cluster.ClusterSetManagedNamespaceConfig{
+	mc.Status.ManagedNamespaces = []clusterv1.ClusterSetManagedNamespaceConfig{
 		{Name: "shop", ClusterSet: "prod", Conditions: []metav1.Condition{condition("NamespaceAvailable"), condition("B"), condition("C"), condition("D")}},
 		{Name: "shop", ClusterSet: "global"},
 	}
-	fieldtest.Check(t, ValidateManagedClusterStatusUpdate(mc, old))
+	fieldtest.Check(t, ManagedCluster.UpdateStatus(mc, old))
 	mc.Status.ManagedNamespaces[0].Conditions = append(mc.Status.ManagedNamespaces[0].Conditions, condition("E"))
 	mc.Status.ManagedNamespaces[1].Conditions = []metav1.Condition{{Type: "NamespaceAvailable", Status: metav1.ConditionTrue, Reason: "NamespaceApplied"}}
-	fieldtest.Check(t, ValidateManagedClusterStatusUpdate(mc, old),
+	fieldtest.Check(t, ManagedCluster.UpdateStatus(mc, old),
 		"status.managedNamespaces[0].conditions: Too many",
 		"status.managedNamespaces[1].conditions[0].lastTransitionTime: Required value")
 }

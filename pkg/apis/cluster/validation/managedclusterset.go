@@ -3,7 +3,6 @@ package validation
 import (
 	"slices"
 
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -12,32 +11,17 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster"
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
-	"open-cluster-management.io/hub-apiserver/pkg/apis/ratchet"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
 )
 
-// ValidateManagedClusterSet validates a new ManagedClusterSet.
-func ValidateManagedClusterSet(set *cluster.ManagedClusterSet) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&set.ObjectMeta, false, validateSetName, field.NewPath("metadata"))
-	return append(errs, validateSetSpec(set)...)
-}
-
-// ValidateManagedClusterSetUpdate validates an update of the spec of a ManagedClusterSet.
-// It ignores errors in parts of the spec that the update does not change.
-func ValidateManagedClusterSetUpdate(set, old *cluster.ManagedClusterSet) field.ErrorList {
-	if apiequality.Semantic.DeepEqual(set.Spec, old.Spec) {
-		return nil
-	}
-	errs := ratchet.Update(set, old, validateSetSpec, clusterv1beta2.Convert_cluster_ManagedClusterSet_To_v1beta2_ManagedClusterSet)
-	return append(errs, apivalidation.ValidateImmutableField(set.Spec.ClusterSelector.SelectorType,
-		old.Spec.ClusterSelector.SelectorType, selectorPath.Child("selectorType"))...)
-}
-
-// ValidateManagedClusterSetStatusUpdate validates an update of the status of a ManagedClusterSet.
-func ValidateManagedClusterSetStatusUpdate(set, old *cluster.ManagedClusterSet) field.ErrorList {
-	return ratchet.Update(set, old, func(set *cluster.ManagedClusterSet) field.ErrorList {
-		return validateConditions(set.Status.Conditions)
-	}, clusterv1beta2.Convert_cluster_ManagedClusterSet_To_v1beta2_ManagedClusterSet)
+// ManagedClusterSet validates ManagedClusterSets.
+var ManagedClusterSet = validate.Rules[*cluster.ManagedClusterSet]{
+	ClusterScoped: true, Name: validateSetName, Spec: validateSetSpec,
+	Status: func(set *cluster.ManagedClusterSet) field.ErrorList { return validateConditions(set.Status.Conditions) },
+	Change: func(set, old *cluster.ManagedClusterSet) field.ErrorList {
+		return apivalidation.ValidateImmutableField(set.Spec.ClusterSelector.SelectorType,
+			old.Spec.ClusterSelector.SelectorType, selectorPath.Child("selectorType"))
+	},
 }
 
 var namespacesPath = field.NewPath("spec", "managedNamespaces")
@@ -46,7 +30,7 @@ func validateSetSpec(set *cluster.ManagedClusterSet) field.ErrorList {
 	return append(validateSelector(set), validateManagedNamespaces(set.Spec.ManagedNamespaces)...)
 }
 
-func validateManagedNamespaces(namespaces []cluster.ManagedNamespaceConfig) field.ErrorList {
+func validateManagedNamespaces(namespaces []clusterv1beta2.ManagedNamespaceConfig) field.ErrorList {
 	if count := len(namespaces); count > clusterv1beta2.MaxManagedNamespaces {
 		return field.ErrorList{field.TooMany(namespacesPath, count, clusterv1beta2.MaxManagedNamespaces)}
 	}
@@ -82,13 +66,13 @@ func validateSelector(set *cluster.ManagedClusterSet) field.ErrorList {
 	// The server creates these two sets, and clients rely on the clusters that they select.
 	switch set.Name {
 	case clusterv1beta2.DefaultClusterSet:
-		if selector.SelectorType != cluster.ExclusiveClusterSetLabel {
+		if selector.SelectorType != clusterv1beta2.ExclusiveClusterSetLabel {
 			return field.ErrorList{field.Invalid(typePath, selector.SelectorType,
 				"must be ExclusiveClusterSetLabel: the ManagedClusterSet \"default\" contains the clusters without another set")}
 		}
 	case clusterv1beta2.GlobalClusterSet:
 		const all = "the ManagedClusterSet \"global\" selects all clusters"
-		if selector.SelectorType != cluster.LabelSelector {
+		if selector.SelectorType != clusterv1beta2.LabelSelector {
 			return field.ErrorList{field.Invalid(typePath, selector.SelectorType, "must be LabelSelector: "+all)}
 		}
 		if selector.LabelSelector != nil && !isEmpty(selector.LabelSelector) {
@@ -96,13 +80,13 @@ func validateSelector(set *cluster.ManagedClusterSet) field.ErrorList {
 		}
 	}
 
-	types := []cluster.SelectorType{cluster.ExclusiveClusterSetLabel, cluster.LabelSelector}
+	types := []clusterv1beta2.SelectorType{clusterv1beta2.ExclusiveClusterSetLabel, clusterv1beta2.LabelSelector}
 	switch {
 	case !slices.Contains(types, selector.SelectorType):
 		return field.ErrorList{field.NotSupported(typePath, selector.SelectorType, types)}
-	case selector.SelectorType == cluster.LabelSelector && selector.LabelSelector == nil:
+	case selector.SelectorType == clusterv1beta2.LabelSelector && selector.LabelSelector == nil:
 		return field.ErrorList{field.Required(labelsPath, "must be set if selectorType is LabelSelector; {} selects all clusters")}
-	case selector.SelectorType == cluster.LabelSelector:
+	case selector.SelectorType == clusterv1beta2.LabelSelector:
 		return metav1validation.ValidateLabelSelector(selector.LabelSelector, metav1validation.LabelSelectorValidationOptions{}, labelsPath)
 	case selector.LabelSelector != nil && !isEmpty(selector.LabelSelector):
 		// Some clients send an empty selector if they set none.

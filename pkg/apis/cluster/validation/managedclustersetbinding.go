@@ -7,36 +7,31 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster"
-	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
-	"open-cluster-management.io/hub-apiserver/pkg/apis/ratchet"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
 )
 
 var clusterSetPath = field.NewPath("spec", "clusterSet")
 
-// ValidateManagedClusterSetBinding validates a new ManagedClusterSetBinding.
-func ValidateManagedClusterSetBinding(binding *cluster.ManagedClusterSetBinding) field.ErrorList {
-	metaPath := field.NewPath("metadata")
-	errs := apivalidation.ValidateObjectMeta(&binding.ObjectMeta, true, validateSetName, metaPath)
+// ManagedClusterSetBinding validates ManagedClusterSetBindings. The spec is immutable, since permission to bind the set is
+// checked on create only.
+var ManagedClusterSetBinding = validate.Rules[*cluster.ManagedClusterSetBinding]{
+	Name: validateSetName, Create: validateBound,
+	Status: func(binding *cluster.ManagedClusterSetBinding) field.ErrorList {
+		return validateConditions(binding.Status.Conditions)
+	},
+	Change: func(binding, old *cluster.ManagedClusterSetBinding) field.ErrorList {
+		return apivalidation.ValidateImmutableField(binding.Spec.ClusterSet, old.Spec.ClusterSet, clusterSetPath)
+	},
+}
+
+func validateBound(binding *cluster.ManagedClusterSetBinding) field.ErrorList {
 	switch set := binding.Spec.ClusterSet; set {
 	case "":
-		errs = append(errs, field.Required(clusterSetPath, ""))
+		return field.ErrorList{field.Required(clusterSetPath, "")}
 	case binding.Name:
+		return nil
 	default:
-		errs = append(errs, field.Invalid(metaPath.Child("name"), binding.Name,
-			fmt.Sprintf("must be equal to %s, %q", clusterSetPath, set)))
+		return field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), binding.Name,
+			fmt.Sprintf("must be equal to %s, %q", clusterSetPath, set))}
 	}
-	return errs
-}
-
-// ValidateManagedClusterSetBindingUpdate validates an update of a ManagedClusterSetBinding.
-// The spec is immutable, since permission to bind the set is checked on create only.
-func ValidateManagedClusterSetBindingUpdate(binding, old *cluster.ManagedClusterSetBinding) field.ErrorList {
-	return apivalidation.ValidateImmutableField(binding.Spec.ClusterSet, old.Spec.ClusterSet, clusterSetPath)
-}
-
-// ValidateManagedClusterSetBindingStatusUpdate validates an update of the status of a ManagedClusterSetBinding.
-func ValidateManagedClusterSetBindingStatusUpdate(binding, old *cluster.ManagedClusterSetBinding) field.ErrorList {
-	return ratchet.Update(binding, old, func(binding *cluster.ManagedClusterSetBinding) field.ErrorList {
-		return validateConditions(binding.Status.Conditions)
-	}, clusterv1beta2.Convert_cluster_ManagedClusterSetBinding_To_v1beta2_ManagedClusterSetBinding)
 }

@@ -8,13 +8,13 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster"
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
-	"open-cluster-management.io/hub-apiserver/pkg/apis/fieldtest"
+	"open-cluster-management.io/hub-apiserver/test/fieldtest"
 )
 
 func binding(name, set string) *cluster.ManagedClusterSetBinding {
 	return &cluster.ManagedClusterSetBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name},
-		Spec:       cluster.ManagedClusterSetBindingSpec{ClusterSet: set},
+		Spec:       clusterv1beta2.ManagedClusterSetBindingSpec{ClusterSet: set},
 	}
 }
 
@@ -34,7 +34,7 @@ func TestBinding(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			fieldtest.Check(t, ValidateManagedClusterSetBinding(test.binding), test.want...)
+			fieldtest.Check(t, ManagedClusterSetBinding.New(test.binding), test.want...)
 		})
 	}
 }
@@ -43,15 +43,15 @@ func TestBindingUpdate(t *testing.T) {
 	old := binding("prod", "test")
 	labelled := old.DeepCopy()
 	labelled.Labels = map[string]string{"region": "north"}
-	fieldtest.Check(t, ValidateManagedClusterSetBindingUpdate(labelled, old))
-	fieldtest.Check(t, ValidateManagedClusterSetBindingUpdate(binding("prod", "prod"), old), "spec.clusterSet: Invalid value")
-	fieldtest.Check(t, ValidateManagedClusterSetBindingUpdate(binding("prod", ""), old), "spec.clusterSet: Invalid value")
+	fieldtest.Check(t, ManagedClusterSetBinding.Update(labelled, old))
+	fieldtest.Check(t, ManagedClusterSetBinding.Update(binding("prod", "prod"), old), "spec.clusterSet: Invalid value")
+	fieldtest.Check(t, ManagedClusterSetBinding.Update(binding("prod", ""), old), "spec.clusterSet: Invalid value")
 }
 
 func TestBindingStatus(t *testing.T) {
 	old := binding("prod", "prod")
 	bad := old.DeepCopy()
 	bad.Status.Conditions = []metav1.Condition{{Type: clusterv1beta2.ConditionBound, Status: metav1.ConditionTrue, Reason: "ClusterSetBound"}}
-	fieldtest.Check(t, ValidateManagedClusterSetBindingStatusUpdate(bad, old), "status.conditions[0].lastTransitionTime: Required value")
-	fieldtest.Check(t, ValidateManagedClusterSetBindingStatusUpdate(bad, bad.DeepCopy()))
+	fieldtest.Check(t, ManagedClusterSetBinding.UpdateStatus(bad, old), "status.conditions[0].lastTransitionTime: Required value")
+	fieldtest.Check(t, ManagedClusterSetBinding.UpdateStatus(bad, bad.DeepCopy()))
 }

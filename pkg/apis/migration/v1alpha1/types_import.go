@@ -5,6 +5,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
+// User is the user as which a migration writes. While it holds the Lease of the controllers of the server, these do
+// not run, and the server imports objects.
+const User = "open-cluster-management:migration"
+
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
 // Import stores an object in the server as it is elsewhere, with its UID and its status, or discards the stored

@@ -6,27 +6,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupName is the name of the API group.
-const GroupName = "proxy.open-cluster-management.io"
-
-// SchemeGroupVersion is the group and version of this package.
-var SchemeGroupVersion = schema.GroupVersion{Group: GroupName, Version: "v1beta1"}
-
-var (
-	localSchemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
-	// AddToScheme registers the types of this version.
-	AddToScheme = localSchemeBuilder.AddToScheme
-)
-
-func addKnownTypes(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(SchemeGroupVersion, &ClusterStatus{}, &ClusterStatusProxyOptions{})
-	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
-	return scheme.AddConversionFunc((*url.Values)(nil), (*ClusterStatusProxyOptions)(nil), func(in, out any, _ conversion.Scope) error {
-		out.(*ClusterStatusProxyOptions).Path = in.(*url.Values).Get("path")
-		return nil
+func init() {
+	localSchemeBuilder.Register(func(scheme *runtime.Scheme) error {
+		return scheme.AddConversionFunc((*url.Values)(nil), (*ClusterStatusProxyOptions)(nil), func(in, out any, _ conversion.Scope) error {
+			out.(*ClusterStatusProxyOptions).Path = in.(*url.Values).Get("path")
+			return nil
+		})
 	})
 }
 

@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 )
@@ -20,4 +21,19 @@ func BindingSubjects(subject *rbacv1.Subject, subjects []rbacv1.Subject) []rbacv
 		return subjects
 	}
 	return []rbacv1.Subject{*subject}
+}
+
+// Subjects returns the subjects of all bindings.
+func (s *ClusterPermissionSpec) Subjects() []rbacv1.Subject {
+	var all []rbacv1.Subject
+	if binding := s.ClusterRoleBinding; binding != nil {
+		all = append(all, BindingSubjects(binding.Subject, binding.Subjects)...)
+	}
+	for _, binding := range ptr.Deref(s.ClusterRoleBindings, nil) {
+		all = append(all, BindingSubjects(binding.Subject, binding.Subjects)...)
+	}
+	for _, binding := range ptr.Deref(s.RoleBindings, nil) {
+		all = append(all, BindingSubjects(binding.Subject, binding.Subjects)...)
+	}
+	return all
 }

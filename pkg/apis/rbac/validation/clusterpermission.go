@@ -6,14 +6,12 @@ import (
 	"fmt"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
-	"open-cluster-management.io/hub-apiserver/pkg/apis/ratchet"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
@@ -30,26 +28,11 @@ const maxRequirements = 1000
 
 var specPath = field.NewPath("spec")
 
-// ValidateClusterPermission validates a new ClusterPermission.
-func ValidateClusterPermission(cp *rbac.ClusterPermission) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&cp.ObjectMeta, true, validateName, field.NewPath("metadata"))
-	return append(errs, validateSpec(cp)...)
-}
+// ClusterPermission validates ClusterPermissions.
+var ClusterPermission = validate.Rules[*rbac.ClusterPermission]{Name: validateName, Spec: validateSpec, Status: validateStatus}
 
-// ValidateClusterPermissionUpdate validates an update of the spec of a ClusterPermission.
-// It ignores errors in parts of the spec that the update does not change. The
-// generic registry validates the metadata of updates.
-func ValidateClusterPermissionUpdate(cp, old *rbac.ClusterPermission) field.ErrorList {
-	if apiequality.Semantic.DeepEqual(cp.Spec, old.Spec) {
-		return nil
-	}
-	return ratchet.Update(cp, old, validateSpec, v1alpha1.Convert_rbac_ClusterPermission_To_v1alpha1_ClusterPermission)
-}
-
-// ValidateClusterPermissionStatusUpdate validates an update of the status of a ClusterPermission.
-func ValidateClusterPermissionStatusUpdate(cp, old *rbac.ClusterPermission) field.ErrorList {
-	return ratchet.Update(cp, old, validateStatus, v1alpha1.Convert_rbac_ClusterPermission_To_v1alpha1_ClusterPermission)
-}
+// ClusterNamespace validates ClusterNamespaces, which have the names of namespaces on the managed cluster.
+var ClusterNamespace = validate.Rules[*rbac.ClusterNamespace]{Name: apivalidation.ValidateNamespaceName}
 
 func validateName(name string, prefix bool) []string {
 	problems := apivalidation.NameIsDNSSubdomain(name, prefix)
@@ -77,27 +60,27 @@ func validateSpec(cp *rbac.ClusterPermission) field.ErrorList {
 		return append(errs, field.Forbidden(specPath, fmt.Sprintf(
 			"the namespaceSelectors must have at most %d requirements in total, counting one for each selector, found %d; use fewer selectors or several ClusterPermissions", maxRequirements, requirements)))
 	}
-	rendered := newRenderedNames(cp.Name)
+	rendered := renderedNames{}
 	if spec.ClusterRole != nil {
 		errs = append(errs, validateRules(spec.ClusterRole.Rules, false, specPath.Child("clusterRole", "rules"))...)
-		rendered.addRole("ClusterRole", placement{}, cp.Name)
+		rendered.add("ClusterRole", placement{}, cp.Name)
 	}
 	if spec.ClusterRoleBinding != nil {
 		fldPath := specPath.Child("clusterRoleBinding")
 		errs = append(errs, validateClusterRoleBinding(spec.ClusterRoleBinding, fldPath)...)
-		errs = append(errs, rendered.addBinding(placement{}, spec.ClusterRoleBinding.Name, fldPath)...)
+		errs = append(errs, rendered.addBinding(placement{}, cmp.Or(spec.ClusterRoleBinding.Name, cp.Name), fldPath)...)
 	}
 	for i := range ptr.Deref(spec.ClusterRoleBindings, nil) {
 		binding, fldPath := &(*spec.ClusterRoleBindings)[i], specPath.Child("clusterRoleBindings").Index(i)
 		errs = append(errs, validateClusterRoleBinding(binding, fldPath)...)
-		errs = append(errs, rendered.addBinding(placement{}, binding.Name, fldPath)...)
+		errs = append(errs, rendered.addBinding(placement{}, cmp.Or(binding.Name, cp.Name), fldPath)...)
 	}
 	for i := range ptr.Deref(spec.Roles, nil) {
 		role, fldPath := &(*spec.Roles)[i], specPath.Child("roles").Index(i)
 		where, whereErrs := validatePlacement(role.Namespace, role.NamespaceSelector, fldPath)
 		errs = append(errs, whereErrs...)
 		errs = append(errs, validateRules(role.Rules, true, fldPath.Child("rules"))...)
-		if len(whereErrs) == 0 && !rendered.addRole("Role", where, cp.Name) {
+		if len(whereErrs) == 0 && !rendered.add("Role", where, cp.Name) {
 			errs = append(errs, where.duplicate(fldPath))
 		}
 	}
@@ -109,14 +92,14 @@ func validateSpec(cp *rbac.ClusterPermission) field.ErrorList {
 		errs = append(errs, validateRoleRef(binding.RoleRef, fldPath.Child("roleRef"))...)
 		errs = append(errs, validateSubjects(binding.Subject, binding.Subjects, fldPath)...)
 		if len(whereErrs) == 0 {
-			errs = append(errs, rendered.addBinding(where, binding.Name, fldPath)...)
+			errs = append(errs, rendered.addBinding(where, cmp.Or(binding.Name, cp.Name), fldPath)...)
 		}
 	}
 	for i := range ptr.Deref(spec.RoleRefs, nil) {
 		ref, fldPath := &(*spec.RoleRefs)[i], specPath.Child("roleRefs").Index(i)
 		refErrs := validateHubRoleRef(ref, fldPath)
 		errs = append(errs, refErrs...)
-		if len(refErrs) == 0 && !rendered.addRole(ref.Kind, placement{namespace: ref.Namespace}, ref.Name) {
+		if len(refErrs) == 0 && !rendered.add(ref.Kind, placement{namespace: ref.Namespace}, ref.Name) {
 			errs = append(errs, field.Duplicate(fldPath.Child("name"), ref.Name))
 		}
 	}
@@ -124,7 +107,7 @@ func validateSpec(cp *rbac.ClusterPermission) field.ErrorList {
 }
 
 // countRequirements returns the number of namespaceSelectors of a spec and their requirements.
-func countRequirements(spec *rbac.ClusterPermissionSpec) int {
+func countRequirements(spec *v1alpha1.ClusterPermissionSpec) int {
 	count := 0
 	add := func(selector *metav1.LabelSelector) {
 		if selector != nil {
@@ -140,7 +123,7 @@ func countRequirements(spec *rbac.ClusterPermissionSpec) int {
 	return count
 }
 
-func validateClusterRoleBinding(binding *rbac.ClusterRoleBinding, fldPath *field.Path) field.ErrorList {
+func validateClusterRoleBinding(binding *v1alpha1.ClusterRoleBinding, fldPath *field.Path) field.ErrorList {
 	errs := validateBindingName(binding.Name, fldPath.Child("name"))
 	if ref := binding.RoleRef; ref != nil {
 		errs = append(errs, validateClusterRoleRef(ref, fldPath.Child("roleRef"))...)
@@ -194,11 +177,7 @@ func validatePlacement(namespace string, selector *metav1.LabelSelector, fldPath
 
 // renderedNames finds objects of the same name in the same namespaces. One of them would
 // silently replace the other.
-type renderedNames struct {
-	defaultName string
-	bindings    map[placedName]bool
-	roles       map[placedName]bool
-}
+type renderedNames map[placedName]bool
 
 type placedName struct {
 	kind  string
@@ -206,24 +185,18 @@ type placedName struct {
 	name  string
 }
 
-func newRenderedNames(defaultName string) *renderedNames {
-	return &renderedNames{defaultName: defaultName, bindings: map[placedName]bool{}, roles: map[placedName]bool{}}
-}
-
-// addRole reports whether the role is new.
-func (r *renderedNames) addRole(kind string, where placement, name string) bool {
-	key := placedName{kind: kind, where: where, name: name}
-	found := r.roles[key]
-	r.roles[key] = true
+// add reports whether the object is new.
+func (r renderedNames) add(kind string, where placement, name string) bool {
+	key := placedName{kind, where, name}
+	found := r[key]
+	r[key] = true
 	return !found
 }
 
-func (r *renderedNames) addBinding(where placement, name string, fldPath *field.Path) field.ErrorList {
-	key := placedName{where: where, name: cmp.Or(name, r.defaultName)}
-	if r.bindings[key] {
-		return field.ErrorList{field.Duplicate(fldPath.Child("name"), key.name)}
+func (r renderedNames) addBinding(where placement, name string, fldPath *field.Path) field.ErrorList {
+	if !r.add("binding", where, name) {
+		return field.ErrorList{field.Duplicate(fldPath.Child("name"), name)}
 	}
-	r.bindings[key] = true
 	return nil
 }
 

@@ -8,9 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"open-cluster-management.io/hub-apiserver/pkg/apis/fieldtest"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/test/fieldtest"
 )
 
 // parsed decodes a ClusterPermission named p with the spec, like a request.
@@ -25,11 +25,7 @@ func decode(t *testing.T, text string) *rbac.ClusterPermission {
 	if err := yaml.UnmarshalStrict([]byte(text), &versioned); err != nil {
 		t.Fatal(err)
 	}
-	cp := &rbac.ClusterPermission{}
-	if err := v1alpha1.Convert_v1alpha1_ClusterPermission_To_rbac_ClusterPermission(&versioned, cp, nil); err != nil {
-		t.Fatal(err)
-	}
-	return cp
+	return (*rbac.ClusterPermission)(&versioned)
 }
 
 func indent(text string) string {
@@ -271,7 +267,7 @@ roleRefs:
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			fieldtest.Check(t, ValidateClusterPermission(parsed(t, test.spec)), test.want...)
+			fieldtest.Check(t, ClusterPermission.New(parsed(t, test.spec)), test.want...)
 		})
 	}
 }
@@ -285,7 +281,7 @@ func TestName(t *testing.T) {
 	} {
 		cp := parsed(t, aliceBinding)
 		cp.Name = name
-		fieldtest.Check(t, ValidateClusterPermission(cp), want...)
+		fieldtest.Check(t, ClusterPermission.New(cp), want...)
 	}
 }
 
@@ -295,7 +291,7 @@ func TestProposalSampleIsValid(t *testing.T) {
 		t.Fatal(err)
 	}
 	cp := decode(t, string(data))
-	fieldtest.Check(t, ValidateClusterPermission(cp))
+	fieldtest.Check(t, ClusterPermission.New(cp))
 	if warnings := WarningsForClusterPermission(cp); len(warnings) > 0 {
 		t.Errorf("WarningsForClusterPermission() = %q, want none", warnings)
 	}
@@ -335,7 +331,7 @@ func TestUpdateIgnoresStoredErrors(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			fieldtest.Check(t, ValidateClusterPermissionUpdate(parsed(t, test.spec), parsed(t, test.old)), test.want...)
+			fieldtest.Check(t, ClusterPermission.Update(parsed(t, test.spec), parsed(t, test.old)), test.want...)
 		})
 	}
 }
@@ -346,7 +342,7 @@ func TestMetadataOfInvalidObjectMayChange(t *testing.T) {
 	cp := old.DeepCopy()
 	cp.Labels = map[string]string{"team": "qa"}
 	cp.Finalizers = []string{"example.com/keep"}
-	fieldtest.Check(t, ValidateClusterPermissionUpdate(cp, old))
+	fieldtest.Check(t, ClusterPermission.Update(cp, old))
 }
 
 func TestStatus(t *testing.T) {
@@ -355,14 +351,14 @@ func TestStatus(t *testing.T) {
 	good := metav1.Condition{Type: "Applied", Status: metav1.ConditionTrue, Reason: "Done", LastTransitionTime: metav1.Now()}
 	bad := metav1.Condition{Type: "Applied", Status: "Perhaps", Reason: "Done", LastTransitionTime: metav1.Now()}
 	cp.Status.Conditions = []metav1.Condition{good}
-	cp.Status.ResourceStatus = &rbac.ResourceStatus{
-		ClusterRoles: []rbac.ClusterScopedResourceStatus{{Name: "p", Conditions: []metav1.Condition{bad}}},
-		Roles:        []rbac.NamespacedResourceStatus{{Name: "p", Conditions: []metav1.Condition{good}}},
+	cp.Status.ResourceStatus = &v1alpha1.ResourceStatus{
+		ClusterRoles: []v1alpha1.ClusterScopedResourceStatus{{Name: "p", Conditions: []metav1.Condition{bad}}},
+		Roles:        []v1alpha1.NamespacedResourceStatus{{Name: "p", Conditions: []metav1.Condition{good}}},
 	}
-	fieldtest.Check(t, ValidateClusterPermissionStatusUpdate(cp, old),
+	fieldtest.Check(t, ClusterPermission.UpdateStatus(cp, old),
 		"status.resourceStatus.clusterRoles[0].condition[0].status: Unsupported value",
 		"status.resourceStatus.roles[0].namespace: Required value")
-	fieldtest.Check(t, ValidateClusterPermissionStatusUpdate(cp, cp.DeepCopy()))
+	fieldtest.Check(t, ClusterPermission.UpdateStatus(cp, cp.DeepCopy()))
 }
 
 func TestWarnings(t *testing.T) {
@@ -414,7 +410,7 @@ clusterRoleBinding: {subjects: [{kind: ManagedServiceAccount, apiGroup: authenti
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			cp := parsed(t, test.spec)
-			fieldtest.Check(t, ValidateClusterPermission(cp))
+			fieldtest.Check(t, ClusterPermission.New(cp))
 			got := WarningsForClusterPermission(cp)
 			if len(got) != len(test.want) {
 				t.Fatalf("WarningsForClusterPermission() = %q, want %q", got, test.want)

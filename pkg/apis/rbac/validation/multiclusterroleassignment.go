@@ -4,13 +4,11 @@ import (
 	"fmt"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
-	"open-cluster-management.io/hub-apiserver/pkg/apis/ratchet"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
@@ -21,24 +19,9 @@ const maxAssignmentName = 253
 
 var assignmentsPath = specPath.Child("roleAssignments")
 
-// ValidateMulticlusterRoleAssignment validates a new MulticlusterRoleAssignment.
-func ValidateMulticlusterRoleAssignment(a *rbac.MulticlusterRoleAssignment) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&a.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
-	return append(errs, validateAssignmentSpec(a)...)
-}
-
-// ValidateMulticlusterRoleAssignmentUpdate validates an update of a MulticlusterRoleAssignment. It ignores errors in
-// parts of the spec that the update does not change.
-func ValidateMulticlusterRoleAssignmentUpdate(a, old *rbac.MulticlusterRoleAssignment) field.ErrorList {
-	if apiequality.Semantic.DeepEqual(a.Spec, old.Spec) {
-		return nil
-	}
-	return ratchet.Update(a, old, validateAssignmentSpec, v1beta1.Convert_rbac_MulticlusterRoleAssignment_To_v1beta1_MulticlusterRoleAssignment)
-}
-
-// ValidateMulticlusterRoleAssignmentStatusUpdate validates an update of the status of a MulticlusterRoleAssignment.
-func ValidateMulticlusterRoleAssignmentStatusUpdate(a, old *rbac.MulticlusterRoleAssignment) field.ErrorList {
-	return ratchet.Update(a, old, validateAssignmentStatus, v1beta1.Convert_rbac_MulticlusterRoleAssignment_To_v1beta1_MulticlusterRoleAssignment)
+// MulticlusterRoleAssignment validates MulticlusterRoleAssignments.
+var MulticlusterRoleAssignment = validate.Rules[*rbac.MulticlusterRoleAssignment]{
+	Name: apivalidation.NameIsDNSSubdomain, Spec: validateAssignmentSpec, Status: validateAssignmentStatus,
 }
 
 func validateAssignmentSpec(a *rbac.MulticlusterRoleAssignment) field.ErrorList {
@@ -86,7 +69,7 @@ func validateAssignmentSpec(a *rbac.MulticlusterRoleAssignment) field.ErrorList 
 }
 
 // referencesOf returns the number of objects and requirements that a selection refers to.
-func referencesOf(selection *rbac.ClusterSelection) int {
+func referencesOf(selection *v1beta1.ClusterSelection) int {
 	references := len(selection.Placements) + len(selection.ClusterSets)
 	if selector := selection.LabelSelector; selector != nil {
 		references += 1 + len(selector.MatchLabels) + len(selector.MatchExpressions)
@@ -94,7 +77,7 @@ func referencesOf(selection *rbac.ClusterSelection) int {
 	return references
 }
 
-func validateAssignmentSubject(subject *rbac.Subject, fldPath *field.Path) field.ErrorList {
+func validateAssignmentSubject(subject *v1beta1.Subject, fldPath *field.Path) field.ErrorList {
 	switch subject.Kind {
 	case rbacv1.UserKind, rbacv1.GroupKind:
 		if subject.Namespace != nil {
@@ -109,7 +92,7 @@ func validateAssignmentSubject(subject *rbac.Subject, fldPath *field.Path) field
 	}, fldPath)
 }
 
-func validateSelection(selection *rbac.ClusterSelection, fldPath *field.Path) field.ErrorList {
+func validateSelection(selection *v1beta1.ClusterSelection, fldPath *field.Path) field.ErrorList {
 	errs := validate.Supported(selection.Type, fldPath.Child("type"), v1beta1.SelectClusterSets, v1beta1.SelectLabels, v1beta1.SelectPlacements)
 	if len(errs) > 0 {
 		return errs

@@ -33,7 +33,7 @@ func validateClusterRoleRef(ref *rbacv1.RoleRef, fldPath *field.Path) field.Erro
 	return append(errs, validate.Name(ref.Name, fldPath.Child("name"), validate.PathSegment)...)
 }
 
-func validateRoleRef(ref rbac.RoleRef, fldPath *field.Path) field.ErrorList {
+func validateRoleRef(ref v1alpha1.RoleRef, fldPath *field.Path) field.ErrorList {
 	const together = "apiGroup and name must be set together; to bind the role that this ClusterPermission defines, omit both"
 	group, name := ptr.Deref(ref.APIGroup, ""), ptr.Deref(ref.Name, "")
 	errs := validate.Supported(ref.Kind, fldPath.Child("kind"), kindClusterRole, kindRole)
@@ -52,7 +52,7 @@ func validateRoleRef(ref rbac.RoleRef, fldPath *field.Path) field.ErrorList {
 	return errs
 }
 
-func validateHubRoleRef(ref *rbac.HubRoleRef, fldPath *field.Path) field.ErrorList {
+func validateHubRoleRef(ref *v1alpha1.HubRoleRef, fldPath *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if ref.APIGroup != "" {
 		errs = append(errs, validateRoleGroup(ref.APIGroup, fldPath.Child("apiGroup"))...)
@@ -110,38 +110,19 @@ func withGroup(s rbacv1.Subject) rbacv1.Subject {
 }
 
 func validateSubject(subject rbacv1.Subject, fldPath *field.Path) field.ErrorList {
-	errs := validate.Required(subject.Name, fldPath.Child("name"))
+	var errs field.ErrorList
 	switch subject.Kind {
-	case rbacv1.UserKind, rbacv1.GroupKind:
-		if subject.APIGroup != "" {
-			errs = append(errs, validateRoleGroup(subject.APIGroup, fldPath.Child("apiGroup"))...)
-		}
-		if subject.Namespace != "" {
-			errs = append(errs, field.Forbidden(fldPath.Child("namespace"), "must not be set for a "+subject.Kind))
-		}
-	case rbacv1.ServiceAccountKind:
-		if subject.APIGroup != "" {
-			errs = append(errs, field.NotSupported(fldPath.Child("apiGroup"), subject.APIGroup, []string{""}))
-		}
-		errs = append(errs, validateAccountName(subject.Name, fldPath.Child("name"))...)
-		errs = append(errs, validate.RequiredName(subject.Namespace, fldPath.Child("namespace"), apivalidation.ValidateNamespaceName)...)
+	case rbacv1.UserKind, rbacv1.GroupKind, rbacv1.ServiceAccountKind:
+		return validate.Subject(subject, fldPath)
 	case v1alpha1.ManagedServiceAccountKind:
 		if subject.APIGroup != v1alpha1.ManagedServiceAccountGroup {
 			errs = append(errs, field.NotSupported(fldPath.Child("apiGroup"), subject.APIGroup, []string{v1alpha1.ManagedServiceAccountGroup}))
 		}
-		errs = append(errs, validateAccountName(subject.Name, fldPath.Child("name"))...)
-	default:
-		errs = append(errs, validate.Supported(subject.Kind, fldPath.Child("kind"),
-			rbacv1.GroupKind, v1alpha1.ManagedServiceAccountKind, rbacv1.ServiceAccountKind, rbacv1.UserKind)...)
+		return append(errs, validate.RequiredName(subject.Name, fldPath.Child("name"), apivalidation.ValidateServiceAccountName)...)
 	}
-	return errs
-}
-
-func validateAccountName(name string, fldPath *field.Path) field.ErrorList {
-	if name == "" {
-		return nil
-	}
-	return validate.Name(name, fldPath, apivalidation.ValidateServiceAccountName)
+	errs = validate.Supported(subject.Kind, fldPath.Child("kind"),
+		rbacv1.GroupKind, v1alpha1.ManagedServiceAccountKind, rbacv1.ServiceAccountKind, rbacv1.UserKind)
+	return append(errs, validate.Required(subject.Name, fldPath.Child("name"))...)
 }
 
 func validateStatus(cp *rbac.ClusterPermission) field.ErrorList {
@@ -151,13 +132,13 @@ func validateStatus(cp *rbac.ClusterPermission) field.ErrorList {
 		return errs
 	}
 	fldPath = fldPath.Child("resourceStatus")
-	clusterScoped := func(entries []rbac.ClusterScopedResourceStatus, fldPath *field.Path) {
+	clusterScoped := func(entries []v1alpha1.ClusterScopedResourceStatus, fldPath *field.Path) {
 		for i, entry := range entries {
 			errs = append(errs, validate.Required(entry.Name, fldPath.Index(i).Child("name"))...)
 			errs = append(errs, metav1validation.ValidateConditions(entry.Conditions, fldPath.Index(i).Child("condition"))...)
 		}
 	}
-	namespaced := func(entries []rbac.NamespacedResourceStatus, fldPath *field.Path) {
+	namespaced := func(entries []v1alpha1.NamespacedResourceStatus, fldPath *field.Path) {
 		for i, entry := range entries {
 			errs = append(errs, validate.Required(entry.Name, fldPath.Index(i).Child("name"))...)
 			errs = append(errs, validate.Required(entry.Namespace, fldPath.Index(i).Child("namespace"))...)

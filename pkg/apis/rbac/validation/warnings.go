@@ -37,7 +37,7 @@ func WarningsForClusterPermission(cp *rbac.ClusterPermission) []string {
 	return warnings
 }
 
-func warnClusterRoleBinding(cp *rbac.ClusterPermission, binding *rbac.ClusterRoleBinding, fldPath *field.Path) []string {
+func warnClusterRoleBinding(cp *rbac.ClusterPermission, binding *v1alpha1.ClusterRoleBinding, fldPath *field.Path) []string {
 	var warnings []string
 	if binding.RoleRef == nil && !definesClusterRole(cp) {
 		warnings = append(warnings, dangling(cp, kindClusterRole, fldPath))

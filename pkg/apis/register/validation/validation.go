@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
 )
 
 const (
@@ -25,10 +26,8 @@ const (
 // oidcProvider excludes characters that have a meaning in an ARN or a shell.
 var oidcProvider = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?(/[A-Za-z0-9._~-]+)*$`)
 
-// ValidateManagedClusterRegistration validates a new ManagedClusterRegistration.
-func ValidateManagedClusterRegistration(r *v1alpha1.ManagedClusterRegistration) field.ErrorList {
-	return apivalidation.ValidateObjectMeta(&r.ObjectMeta, false, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
-}
+// ManagedClusterRegistration validates ManagedClusterRegistrations.
+var ManagedClusterRegistration = validate.Rules[*v1alpha1.ManagedClusterRegistration]{ClusterScoped: true, Name: apivalidation.NameIsDNSSubdomain}
 
 // ValidateManagedClusterAcceptance validates the acceptance or denial of a cluster.
 func ValidateManagedClusterAcceptance(a *v1alpha1.ManagedClusterAcceptance) field.ErrorList {

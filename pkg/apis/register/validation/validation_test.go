@@ -64,6 +64,6 @@ func TestIRSA(t *testing.T) {
 }
 
 func TestRegistration(t *testing.T) {
-	want(t, ValidateManagedClusterRegistration(&v1alpha1.ManagedClusterRegistration{ObjectMeta: metav1.ObjectMeta{Name: "c1"}}), "")
-	want(t, ValidateManagedClusterRegistration(&v1alpha1.ManagedClusterRegistration{ObjectMeta: metav1.ObjectMeta{Name: "../c1"}}), "metadata.name")
+	want(t, ManagedClusterRegistration.New(&v1alpha1.ManagedClusterRegistration{ObjectMeta: metav1.ObjectMeta{Name: "c1"}}), "")
+	want(t, ManagedClusterRegistration.New(&v1alpha1.ManagedClusterRegistration{ObjectMeta: metav1.ObjectMeta{Name: "../c1"}}), "metadata.name")
 }

@@ -5,6 +5,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
+func init() {
+	localSchemeBuilder.Register(func(scheme *runtime.Scheme) error {
+		// Field selectors may use any property.
+		return scheme.AddFieldLabelConversionFunc(SchemeGroupVersion.WithKind("FleetResource"), func(label, value string) (string, string, error) {
+			return label, value, nil
+		})
+	})
+}
+
 // +genclient
 // +genclient:onlyVerbs=get,list,watch
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -44,36 +45,18 @@ func Check(raw []byte, left *int, fldPath *field.Path) *field.Error {
 	if !utf8.Valid(raw) {
 		return field.Invalid(fldPath, "", "must be valid UTF-8")
 	}
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.UseNumber()
-	var at location
+	r := reader{json.NewDecoder(bytes.NewReader(raw)), left, fldPath}
+	r.decoder.UseNumber()
 	for {
-		token, err := decoder.Token()
-		if errors.Is(err, io.EOF) && len(at) == 0 {
+		token, err := r.decoder.Token()
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
-			return field.Invalid(fldPath, "", "must be valid JSON: "+err.Error())
+			return r.invalid(err)
 		}
-		if delim, ok := token.(json.Delim); ok && (delim == '}' || delim == ']') {
-			at = at[:len(at)-1]
-			continue
-		}
-		if key, isKey := at.key(token); isKey {
-			if !at.enter(key) {
-				return field.Duplicate(at.path(fldPath), shown(key))
-			}
-			continue
-		}
-		at.next()
-		if *left--; *left < 0 {
-			return field.Forbidden(fldPath, fmt.Sprintf("the manifests must contain at most %d values in total; split them into several ManifestWorks", MaxValues))
-		}
-		if delim, ok := token.(json.Delim); ok {
-			if len(at) == MaxDepth {
-				return field.Forbidden(fldPath, fmt.Sprintf("objects and lists must be nested at most %d levels deep", MaxDepth))
-			}
-			at = append(at, level{object: delim == '{', index: -1})
+		if err := r.value(token, fldPath, 0); err != nil {
+			return err
 		}
 	}
 }
@@ -88,69 +71,60 @@ func CheckMatches(manifests, configs, rules int, fldPath *field.Path) *field.Err
 		manifests, configs+rules, MaxMatches))
 }
 
-// location is the position of a decoder in a manifest.
-type location []level
-
-// level is an object or a list that is being read.
-type level struct {
-	object bool
-	// index is the index of the current item of a list.
-	index int
-	// name is the current key of an object; keys contains all keys up to it.
-	name string
-	keys map[string]struct{}
-	// value is true if the next token belongs to the value of the current key.
-	value bool
+// reader reads a manifest.
+type reader struct {
+	decoder *json.Decoder
+	left    *int
+	fldPath *field.Path
 }
 
-// key returns the token and true if it is the key of an object.
-func (l location) key(token json.Token) (string, bool) {
-	if len(l) == 0 || !l[len(l)-1].object || l[len(l)-1].value {
-		return "", false
+func (r *reader) invalid(err error) *field.Error {
+	return field.Invalid(r.fldPath, "", "must be valid JSON: "+err.Error())
+}
+
+// value reads the value that begins with a token, at a path within depth objects and lists.
+func (r *reader) value(token json.Token, at *field.Path, depth int) *field.Error {
+	if *r.left--; *r.left < 0 {
+		return field.Forbidden(r.fldPath, fmt.Sprintf("the manifests must contain at most %d values in total; split them into several ManifestWorks", MaxValues))
 	}
-	key, ok := token.(string)
-	return key, ok
-}
-
-// enter moves to the value of a key. It reports whether the key is new.
-func (l location) enter(key string) bool {
-	top := &l[len(l)-1]
-	_, found := top.keys[key]
-	if top.keys == nil {
-		top.keys = map[string]struct{}{}
+	start, composite := token.(json.Delim)
+	if !composite {
+		return nil
 	}
-	top.keys[key] = struct{}{}
-	top.name, top.value = key, true
-	return !found
-}
-
-// next moves into a value.
-func (l location) next() {
-	if len(l) > 0 {
-		top := &l[len(l)-1]
-		top.value = false
-		top.index++
+	if depth == MaxDepth {
+		return field.Forbidden(r.fldPath, fmt.Sprintf("objects and lists must be nested at most %d levels deep", MaxDepth))
 	}
-}
-
-func (l location) path(fldPath *field.Path) *field.Path {
-	for _, level := range l {
-		if level.object {
-			fldPath = fldPath.Child(shown(level.name))
+	keys := map[json.Token]bool{}
+	for i := 0; r.decoder.More(); i++ {
+		next, err := r.decoder.Token()
+		if err != nil {
+			return r.invalid(err)
+		}
+		child := at
+		if key, isKey := next.(string); isKey && start == '{' {
+			if child = at.Child(shown(key)); keys[key] {
+				return field.Duplicate(child, shown(key))
+			}
+			keys[key] = true
+			if next, err = r.decoder.Token(); err != nil {
+				return r.invalid(err)
+			}
 		} else {
-			fldPath = fldPath.Index(level.index)
+			child = at.Index(i)
+		}
+		if err := r.value(next, child, depth+1); err != nil {
+			return err
 		}
 	}
-	return fldPath
+	if _, err := r.decoder.Token(); err != nil {
+		return r.invalid(err)
+	}
+	return nil
 }
 
 func shown(text string) string {
 	if len(text) <= maxShown {
 		return text
 	}
-	end := maxShown
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + "..."
+	return strings.ToValidUTF8(text[:maxShown], "") + "..."
 }

@@ -7,13 +7,12 @@ import (
 	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
-	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/bounded"
 	"open-cluster-management.io/hub-apiserver/pkg/bounded/expression"
 )
 
-func (e *expressions) validateConditionRules(rules []work.ConditionRule, fldPath *field.Path) field.ErrorList {
+func (e *expressions) validateConditionRules(rules []workv1.ConditionRule, fldPath *field.Path) field.ErrorList {
 	if len(rules) > bounded.MaxConditionRules {
 		return field.ErrorList{field.TooMany(fldPath, len(rules), bounded.MaxConditionRules)}
 	}
@@ -21,7 +20,7 @@ func (e *expressions) validateConditionRules(rules []work.ConditionRule, fldPath
 	conditions := map[string]bool{}
 	for i, rule := range rules {
 		path := fldPath.Index(i)
-		errs = append(errs, validate.Supported(rule.Type, path.Child("type"), work.CelConditionExpressionsType, work.WellKnownConditionsType)...)
+		errs = append(errs, validate.Supported(rule.Type, path.Child("type"), workv1.CelConditionExpressionsType, workv1.WellKnownConditionsType)...)
 		if conditions[rule.Condition] {
 			errs = append(errs, field.Duplicate(path.Child("condition"), rule.Condition))
 		}
@@ -40,7 +39,7 @@ func (e *expressions) validateConditionRules(rules []work.ConditionRule, fldPath
 		for j, expression := range rule.CelExpressions {
 			errs = append(errs, e.validateCEL(expression, cel.BoolType, path.Child("celExpressions").Index(j))...)
 		}
-		if rule.Type != work.CelConditionExpressionsType {
+		if rule.Type != workv1.CelConditionExpressionsType {
 			continue
 		}
 		errs = append(errs, validate.Required(rule.Condition, path.Child("condition"))...)

@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/bounded"
 )
 
@@ -22,7 +22,7 @@ type expressions struct {
 	known map[string]error
 }
 
-func (e *expressions) validateManifestConfigs(configs []work.ManifestConfigOption, fldPath *field.Path) field.ErrorList {
+func (e *expressions) validateManifestConfigs(configs []workv1.ManifestConfigOption, fldPath *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range configs {
 		errs = append(errs, e.validateManifestConfig(&configs[i], fldPath.Index(i))...)

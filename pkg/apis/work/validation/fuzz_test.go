@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work/limits"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
 // FuzzManifest searches for manifests that the hub and the agent read as different objects, and
@@ -56,7 +56,7 @@ func FuzzManifest(f *testing.F) {
 		if read != id {
 			t.Errorf("identify(%q) = %s, want %s as in the agent", raw, id, read)
 		}
-		if errs := validateManifests([]work.Manifest{{RawExtension: runtime.RawExtension{Raw: raw}}}, 0, path); len(errs) > 0 {
+		if errs := validateManifests([]workv1.Manifest{{RawExtension: runtime.RawExtension{Raw: raw}}}, 0, path); len(errs) > 0 {
 			t.Errorf("validateManifests(%q) = %v, want no error as for its parts", raw, errs)
 		}
 	})

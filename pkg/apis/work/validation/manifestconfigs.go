@@ -7,7 +7,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
-	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/bounded"
 	"open-cluster-management.io/hub-apiserver/pkg/bounded/fieldpath"
@@ -17,7 +16,7 @@ import (
 // contain wildcards. No name of an object is longer.
 const maxIdentifierLength = 253
 
-func (e *expressions) validateManifestConfig(config *work.ManifestConfigOption, fldPath *field.Path) field.ErrorList {
+func (e *expressions) validateManifestConfig(config *workv1.ManifestConfigOption, fldPath *field.Path) field.ErrorList {
 	id := fldPath.Child("resourceIdentifier")
 	errs := validate.Required(config.ResourceIdentifier.Resource, id.Child("resource"))
 	errs = append(errs, validate.Required(config.ResourceIdentifier.Name, id.Child("name"))...)
@@ -27,15 +26,12 @@ func (e *expressions) validateManifestConfig(config *work.ManifestConfigOption, 
 		}
 	}
 	errs = append(errs, e.validateFeedbackRules(config.FeedbackRules, fldPath.Child("feedbackRules"))...)
-	if config.FeedbackScrapeType != "" {
-		errs = append(errs, validate.Supported(config.FeedbackScrapeType, fldPath.Child("feedbackScrapeType"),
-			work.FeedbackPollType, work.FeedbackWatchType)...)
-	}
+	errs = append(errs, validate.Optional(config.FeedbackScrapeType, fldPath.Child("feedbackScrapeType"), workv1.FeedbackPollType, workv1.FeedbackWatchType)...)
 	errs = append(errs, e.validateUpdateStrategy(config.UpdateStrategy, fldPath.Child("updateStrategy"))...)
 	return append(errs, e.validateConditionRules(config.ConditionRules, fldPath.Child("conditionRules"))...)
 }
 
-func (e *expressions) validateFeedbackRules(rules []work.FeedbackRule, fldPath *field.Path) field.ErrorList {
+func (e *expressions) validateFeedbackRules(rules []workv1.FeedbackRule, fldPath *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	paths := 0
 	for _, rule := range rules {
@@ -48,8 +44,8 @@ func (e *expressions) validateFeedbackRules(rules []work.FeedbackRule, fldPath *
 	names := map[string]bool{}
 	for i, rule := range rules {
 		rulePath := fldPath.Index(i)
-		errs = append(errs, validate.Supported(rule.Type, rulePath.Child("type"), work.JSONPathsType, work.WellKnownStatusType)...)
-		if rule.Type == work.JSONPathsType && len(rule.JsonPaths) == 0 {
+		errs = append(errs, validate.Supported(rule.Type, rulePath.Child("type"), workv1.JSONPathsType, workv1.WellKnownStatusType)...)
+		if rule.Type == workv1.JSONPathsType && len(rule.JsonPaths) == 0 {
 			errs = append(errs, field.Required(rulePath.Child("jsonPaths"), "must be set if type is JSONPaths"))
 		}
 		for j, path := range rule.JsonPaths {
@@ -68,21 +64,21 @@ func (e *expressions) validateJSONPath(path string, fldPath *field.Path) field.E
 	})
 }
 
-func (e *expressions) validateUpdateStrategy(strategy *work.UpdateStrategy, fldPath *field.Path) field.ErrorList {
+func (e *expressions) validateUpdateStrategy(strategy *workv1.UpdateStrategy, fldPath *field.Path) field.ErrorList {
 	if strategy == nil {
 		return nil
 	}
 	errs := validate.Supported(strategy.Type, fldPath.Child("type"),
-		work.UpdateStrategyTypeCreateOnly,
-		work.UpdateStrategyTypeReadOnly,
-		work.UpdateStrategyTypeServerSideApply,
-		work.UpdateStrategyTypeUpdate)
+		workv1.UpdateStrategyTypeCreateOnly,
+		workv1.UpdateStrategyTypeReadOnly,
+		workv1.UpdateStrategyTypeServerSideApply,
+		workv1.UpdateStrategyTypeUpdate)
 	apply := strategy.ServerSideApply
 	if apply == nil {
 		return errs
 	}
 	fldPath = fldPath.Child("serverSideApply")
-	if strategy.Type != work.UpdateStrategyTypeServerSideApply {
+	if strategy.Type != workv1.UpdateStrategyTypeServerSideApply {
 		errs = append(errs, field.Forbidden(fldPath, "may be set only if type is ServerSideApply"))
 	}
 	if apply.FieldManager != "" && !strings.HasPrefix(apply.FieldManager, workv1.DefaultFieldManager) {
@@ -95,14 +91,14 @@ func (e *expressions) validateUpdateStrategy(strategy *work.UpdateStrategy, fldP
 	return errs
 }
 
-func (e *expressions) validateIgnoreField(ignore *work.IgnoreField, conditions map[string]bool, fldPath *field.Path) field.ErrorList {
+func (e *expressions) validateIgnoreField(ignore *workv1.IgnoreField, conditions map[string]bool, fldPath *field.Path) field.ErrorList {
 	// The default applies to an empty condition, so that an empty one and the default are duplicates.
 	condition := ignore.Condition
 	if condition == "" {
-		condition = work.IgnoreFieldsConditionOnSpokePresent
+		condition = workv1.IgnoreFieldsConditionOnSpokePresent
 	}
 	errs := validate.Supported(condition, fldPath.Child("condition"),
-		work.IgnoreFieldsConditionOnSpokeChange, work.IgnoreFieldsConditionOnSpokePresent)
+		workv1.IgnoreFieldsConditionOnSpokeChange, workv1.IgnoreFieldsConditionOnSpokePresent)
 	errs = append(errs, validate.Unique(string(condition), conditions, fldPath.Child("condition"))...)
 	for i, path := range ignore.JSONPaths {
 		errs = append(errs, e.validate("fields "+path, path, fldPath.Child("jsonPaths").Index(i), "invalid JSONPath", func() error {

@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
-	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work/limits"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
-func validateManifests(manifests []work.Manifest, limitBytes int64, fldPath *field.Path) field.ErrorList {
+func validateManifests(manifests []workv1.Manifest, limitBytes int64, fldPath *field.Path) field.ErrorList {
 	if len(manifests) == 0 {
 		return field.ErrorList{field.Required(fldPath, "must contain at least one manifest")}
 	}

@@ -4,12 +4,10 @@ package validation
 import (
 	"fmt"
 
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"open-cluster-management.io/hub-apiserver/pkg/apis/ratchet"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work/limits"
@@ -24,28 +22,13 @@ const (
 	maxJSONRawLength = 1024
 )
 
-// ValidateManifestWork validates a new ManifestWork. limitBytes bounds the total
-// size of the manifests; 0 means no limit.
-func ValidateManifestWork(mw *work.ManifestWork, limitBytes int64) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&mw.ObjectMeta, true, validateName, field.NewPath("metadata"))
-	return append(errs, validateSpec(&mw.Spec, limitBytes)...)
-}
-
-// ValidateManifestWorkUpdate validates an update of the spec of a ManifestWork.
-// It ignores errors in parts of the spec that the update does not change. The
-// generic registry validates the metadata of updates.
-func ValidateManifestWorkUpdate(mw, old *work.ManifestWork, limitBytes int64) field.ErrorList {
-	if apiequality.Semantic.DeepEqual(mw.Spec, old.Spec) {
-		return nil
+// ManifestWork returns the rules of ManifestWorks. limitBytes bounds the total size of the manifests; 0 means no limit.
+func ManifestWork(limitBytes int64) validate.Rules[*work.ManifestWork] {
+	return validate.Rules[*work.ManifestWork]{
+		Name:   validateName,
+		Spec:   func(mw *work.ManifestWork) field.ErrorList { return validateSpec(&mw.Spec, limitBytes) },
+		Status: validateStatus,
 	}
-	return ratchet.Update(mw, old, func(mw *work.ManifestWork) field.ErrorList {
-		return validateSpec(&mw.Spec, limitBytes)
-	}, workv1.Convert_work_ManifestWork_To_v1_ManifestWork)
-}
-
-// ValidateManifestWorkStatusUpdate validates an update of the status of a ManifestWork.
-func ValidateManifestWorkStatusUpdate(mw, old *work.ManifestWork) field.ErrorList {
-	return ratchet.Update(mw, old, validateStatus, workv1.Convert_work_ManifestWork_To_v1_ManifestWork)
 }
 
 func validateName(name string, prefix bool) []string {
@@ -56,7 +39,7 @@ func validateName(name string, prefix bool) []string {
 	return problems
 }
 
-func validateSpec(spec *work.ManifestWorkSpec, limitBytes int64) field.ErrorList {
+func validateSpec(spec *workv1.ManifestWorkSpec, limitBytes int64) field.ErrorList {
 	fldPath := field.NewPath("spec")
 	errs := validateManifests(spec.Workload.Manifests, limitBytes, fldPath.Child("workload", "manifests"))
 	errs = append(errs, validateDeleteOption(spec.DeleteOption, fldPath.Child("deleteOption"))...)
@@ -71,20 +54,17 @@ func validateSpec(spec *work.ManifestWorkSpec, limitBytes int64) field.ErrorList
 	return append(errs, validateExecutor(spec.Executor, fldPath.Child("executor"))...)
 }
 
-func validateDeleteOption(option *work.DeleteOption, fldPath *field.Path) field.ErrorList {
+func validateDeleteOption(option *workv1.DeleteOption, fldPath *field.Path) field.ErrorList {
 	if option == nil {
 		return nil
 	}
-	var errs field.ErrorList
-	if option.PropagationPolicy != "" {
-		errs = append(errs, validate.Supported(option.PropagationPolicy, fldPath.Child("propagationPolicy"),
-			work.DeletePropagationPolicyTypeForeground,
-			work.DeletePropagationPolicyTypeOrphan,
-			work.DeletePropagationPolicyTypeSelectivelyOrphan)...)
-	}
+	errs := validate.Optional(option.PropagationPolicy, fldPath.Child("propagationPolicy"),
+		workv1.DeletePropagationPolicyTypeForeground,
+		workv1.DeletePropagationPolicyTypeOrphan,
+		workv1.DeletePropagationPolicyTypeSelectivelyOrphan)
 	if orphans := option.SelectivelyOrphan; orphans != nil {
 		orphansPath := fldPath.Child("selectivelyOrphans")
-		if option.PropagationPolicy != work.DeletePropagationPolicyTypeSelectivelyOrphan {
+		if option.PropagationPolicy != workv1.DeletePropagationPolicyTypeSelectivelyOrphan {
 			errs = append(errs, field.Forbidden(orphansPath, "may be set only if propagationPolicy is SelectivelyOrphan"))
 		}
 		for i, rule := range orphans.OrphaningRules {
@@ -99,12 +79,12 @@ func validateDeleteOption(option *work.DeleteOption, fldPath *field.Path) field.
 	return errs
 }
 
-func validateExecutor(executor *work.ManifestWorkExecutor, fldPath *field.Path) field.ErrorList {
+func validateExecutor(executor *workv1.ManifestWorkExecutor, fldPath *field.Path) field.ErrorList {
 	if executor == nil {
 		return nil
 	}
 	fldPath = fldPath.Child("subject")
-	errs := validate.Supported(executor.Subject.Type, fldPath.Child("type"), work.ExecutorSubjectTypeServiceAccount)
+	errs := validate.Supported(executor.Subject.Type, fldPath.Child("type"), workv1.ExecutorSubjectTypeServiceAccount)
 	account := executor.Subject.ServiceAccount
 	if account == nil {
 		return append(errs, field.Required(fldPath.Child("serviceAccount"), "must be set if type is ServiceAccount"))
@@ -130,16 +110,16 @@ func validateStatus(mw *work.ManifestWork) field.ErrorList {
 	return errs
 }
 
-func validateFieldValue(value *work.FieldValue, fldPath *field.Path) field.ErrorList {
-	errs := validate.Supported(value.Type, fldPath.Child("type"), work.Boolean, work.Integer, work.JsonRaw, work.String)
+func validateFieldValue(value *workv1.FieldValue, fldPath *field.Path) field.ErrorList {
+	errs := validate.Supported(value.Type, fldPath.Child("type"), workv1.Boolean, workv1.Integer, workv1.JsonRaw, workv1.String)
 	if len(errs) > 0 {
 		return errs
 	}
-	isSet := map[work.ValueType]bool{
-		work.Boolean: value.Boolean != nil,
-		work.Integer: value.Integer != nil,
-		work.JsonRaw: value.JsonRaw != nil,
-		work.String:  value.String != nil,
+	isSet := map[workv1.ValueType]bool{
+		workv1.Boolean: value.Boolean != nil,
+		workv1.Integer: value.Integer != nil,
+		workv1.JsonRaw: value.JsonRaw != nil,
+		workv1.String:  value.String != nil,
 	}
 	if !isSet[value.Type] {
 		errs = append(errs, field.Required(fldPath, "must contain a value of type "+string(value.Type)))

@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
-	"open-cluster-management.io/hub-apiserver/pkg/apis/fieldtest"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/bounded"
+	"open-cluster-management.io/hub-apiserver/test/fieldtest"
 )
 
 const (
@@ -33,11 +33,7 @@ func decode(t *testing.T, text string) *work.ManifestWork {
 	if err := yaml.UnmarshalStrict([]byte(text), &versioned); err != nil {
 		t.Fatal(err)
 	}
-	mw := &work.ManifestWork{}
-	if err := workv1.Convert_v1_ManifestWork_To_work_ManifestWork(&versioned, mw, nil); err != nil {
-		t.Fatal(err)
-	}
-	return mw
+	return (*work.ManifestWork)(&versioned)
 }
 
 func TestSpec(t *testing.T) {
@@ -217,7 +213,7 @@ workload:
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			fieldtest.Check(t, ValidateManifestWork(parsed(t, test.spec), 0), test.want...)
+			fieldtest.Check(t, ManifestWork(0).New(parsed(t, test.spec)), test.want...)
 		})
 	}
 }
@@ -230,41 +226,41 @@ func TestName(t *testing.T) {
 	} {
 		mw := parsed(t, oneWork)
 		mw.Name = name
-		fieldtest.Check(t, ValidateManifestWork(mw, 0), want...)
+		fieldtest.Check(t, ManifestWork(0).New(mw), want...)
 	}
 }
 
 func TestSizeLimit(t *testing.T) {
 	mw := parsed(t, oneWork)
 	size := int64(len(mw.Spec.Workload.Manifests[0].Raw))
-	fieldtest.Check(t, ValidateManifestWork(mw, size))
-	errs := ValidateManifestWork(mw, size-1)
+	fieldtest.Check(t, ManifestWork(size).New(mw))
+	errs := ManifestWork(size - 1).New(mw)
 	fieldtest.Check(t, errs, "spec.workload.manifests: Too long")
 	want := fmt.Sprintf("may not be more than %d bytes in total, found %d bytes", size-1, size)
 	if errs[0].Detail != want {
-		t.Errorf("detail of ValidateManifestWork() = %q, want %q", errs[0].Detail, want)
+		t.Errorf("detail of ManifestWork(want).New() = %q, want %q", errs[0].Detail)
 	}
 }
 
 func TestExpressionsAreBounded(t *testing.T) {
 	mw := parsed(t, oneWork)
-	mw.Spec.ManifestConfigs = []work.ManifestConfigOption{{
-		ResourceIdentifier: work.ResourceIdentifier{Resource: "configmaps", Name: "c"},
-		FeedbackRules: []work.FeedbackRule{{Type: work.JSONPathsType, JsonPaths: []work.JsonPath{
+	mw.Spec.ManifestConfigs = []workv1.ManifestConfigOption{{
+		ResourceIdentifier: workv1.ResourceIdentifier{Resource: "configmaps", Name: "c"},
+		FeedbackRules: []workv1.FeedbackRule{{Type: workv1.JSONPathsType, JsonPaths: []workv1.JsonPath{
 			{Name: "deep", Path: strings.Repeat(".a", bounded.MaxLength)},
 		}}},
 	}}
-	fieldtest.Check(t, ValidateManifestWork(mw, 0), "spec.manifestConfigs[0].feedbackRules[0].jsonPaths[0].path: Too long")
+	fieldtest.Check(t, ManifestWork(0).New(mw), "spec.manifestConfigs[0].feedbackRules[0].jsonPaths[0].path: Too long")
 }
 
 func TestManifestBuiltInMemory(t *testing.T) {
 	mw := parsed(t, oneWork)
-	mw.Spec.Workload.Manifests = []work.Manifest{{RawExtension: runtime.RawExtension{Object: &corev1.ConfigMap{
+	mw.Spec.Workload.Manifests = []workv1.Manifest{{RawExtension: runtime.RawExtension{Object: &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{Name: "c"},
 	}}}}
-	fieldtest.Check(t, ValidateManifestWork(mw, 0))
-	fieldtest.Check(t, ValidateManifestWork(mw, 10), "spec.workload.manifests: Too long")
+	fieldtest.Check(t, ManifestWork(0).New(mw))
+	fieldtest.Check(t, ManifestWork(10).New(mw), "spec.workload.manifests: Too long")
 }
 
 func TestUpdateIgnoresStoredErrors(t *testing.T) {
@@ -298,7 +294,7 @@ func TestUpdateIgnoresStoredErrors(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			fieldtest.Check(t, ValidateManifestWorkUpdate(parsed(t, test.spec), parsed(t, test.old), limit), test.want...)
+			fieldtest.Check(t, ManifestWork(limit).Update(parsed(t, test.spec), parsed(t, test.old)), test.want...)
 		})
 	}
 }
@@ -308,7 +304,7 @@ func TestMetadataOfInvalidObjectMayChange(t *testing.T) {
 	mw := old.DeepCopy()
 	mw.Labels = map[string]string{"team": "qa"}
 	mw.Finalizers = nil
-	fieldtest.Check(t, ValidateManifestWorkUpdate(mw, old, 1))
+	fieldtest.Check(t, ManifestWork(1).Update(mw, old))
 }
 
 func TestStatus(t *testing.T) {
@@ -317,18 +313,18 @@ func TestStatus(t *testing.T) {
 	good := metav1.Condition{Type: "Applied", Status: metav1.ConditionTrue, Reason: "Done", LastTransitionTime: metav1.Now()}
 	text, long := "text", strings.Repeat("x", 1025)
 	mw.Status.Conditions = []metav1.Condition{good, good}
-	mw.Status.ResourceStatus.Manifests = []work.ManifestCondition{{
-		ResourceMeta: work.ManifestResourceMeta{Ordinal: -1},
+	mw.Status.ResourceStatus.Manifests = []workv1.ManifestCondition{{
+		ResourceMeta: workv1.ManifestResourceMeta{Ordinal: -1},
 		Conditions:   []metav1.Condition{{Type: "Applied", Status: metav1.ConditionTrue, Reason: "Done"}},
-		StatusFeedbacks: work.StatusFeedbackResult{Values: []work.FeedbackValue{
-			{Name: "a", Value: work.FieldValue{Type: work.String, String: &text}},
-			{Name: "a", Value: work.FieldValue{Type: work.Integer, String: &text}},
-			{Name: "b", Value: work.FieldValue{Type: work.JsonRaw, JsonRaw: &long}},
-			{Name: "c", Value: work.FieldValue{Type: "Float"}},
+		StatusFeedbacks: workv1.StatusFeedbackResult{Values: []workv1.FeedbackValue{
+			{Name: "a", Value: workv1.FieldValue{Type: workv1.String, String: &text}},
+			{Name: "a", Value: workv1.FieldValue{Type: workv1.Integer, String: &text}},
+			{Name: "b", Value: workv1.FieldValue{Type: workv1.JsonRaw, JsonRaw: &long}},
+			{Name: "c", Value: workv1.FieldValue{Type: "Float"}},
 		}},
 	}}
 	const manifest = "status.resourceStatus.manifests[0]."
-	fieldtest.Check(t, ValidateManifestWorkStatusUpdate(mw, old),
+	fieldtest.Check(t, ManifestWork(0).UpdateStatus(mw, old),
 		"status.conditions[1]: Duplicate value",
 		manifest+"resourceMeta.ordinal: Invalid value",
 		manifest+"conditions[0].lastTransitionTime: Required value",
@@ -336,5 +332,5 @@ func TestStatus(t *testing.T) {
 		manifest+"statusFeedback.values[1].fieldValue: Required value",
 		manifest+"statusFeedback.values[2].fieldValue.jsonRaw: Too long",
 		manifest+"statusFeedback.values[3].fieldValue.type: Unsupported value")
-	fieldtest.Check(t, ValidateManifestWorkStatusUpdate(mw, mw.DeepCopy()))
+	fieldtest.Check(t, ManifestWork(0).UpdateStatus(mw, mw.DeepCopy()))
 }

@@ -11,12 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/hub-apiserver/pkg/access"
 	accessv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/access/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/authz"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	clusterlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1"
 	setlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1beta2"
@@ -57,9 +57,9 @@ func NewSelf(o Options) rest.Storage {
 	return &definition.Question[accessv1alpha1.SelfFleetAccessReview, *accessv1alpha1.SelfFleetAccessReview]{
 		Singular: "selffleetaccessreview",
 		Answer: func(ctx context.Context, review *accessv1alpha1.SelfFleetAccessReview) (runtime.Object, error) {
-			caller, ok := request.UserFrom(ctx)
-			if !ok {
-				return nil, apierrors.NewUnauthorized("the request has no user")
+			caller, err := authz.Caller(ctx)
+			if err != nil {
+				return nil, err
 			}
 			spec := &review.Spec
 			a, after, errs := validateRequest(&spec.AccessRequest, &spec.Page, &spec.Clusters, true)

@@ -2,7 +2,6 @@
 package addondeploymentconfig
 
 import (
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon"
@@ -20,13 +19,10 @@ func Definition() definition.Resource {
 		Categories: []string{"ocm"},
 		Versions:   []schema.GroupVersion{v1beta1.SchemeGroupVersion, v1alpha1.SchemeGroupVersion},
 		// v1alpha1 has fields that v1beta1 lacks.
-		Stored:  v1alpha1.SchemeGroupVersion,
-		New:     func() runtime.Object { return &addon.AddOnDeploymentConfig{} },
-		NewList: func() runtime.Object { return &addon.AddOnDeploymentConfigList{} },
+		Stored: v1alpha1.SchemeGroupVersion,
 		Strategy: &definition.Strategy[*addon.AddOnDeploymentConfig]{
-			Spec:           func(c *addon.AddOnDeploymentConfig) any { return &c.Spec },
-			Validate:       validation.ValidateAddOnDeploymentConfig,
-			ValidateUpdate: validation.ValidateAddOnDeploymentConfigUpdate,
+			Spec:  func(c *addon.AddOnDeploymentConfig) any { return &c.Spec },
+			Rules: validation.AddOnDeploymentConfig,
 		},
 		Quota:   quota.Limits{Objects: 1_000, Bytes: 16 << 20},
 		Columns: definition.Columns[*addon.AddOnDeploymentConfig]{},

@@ -5,7 +5,6 @@ import (
 	"context"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon"
@@ -23,16 +22,12 @@ func Definition() definition.Resource {
 		ClusterScoped: true,
 		Versions:      []schema.GroupVersion{v1beta1.SchemeGroupVersion, v1alpha1.SchemeGroupVersion},
 		// v1alpha1 has fields that v1beta1 lacks.
-		Stored:  v1alpha1.SchemeGroupVersion,
-		New:     func() runtime.Object { return &addon.ClusterManagementAddOn{} },
-		NewList: func() runtime.Object { return &addon.ClusterManagementAddOnList{} },
+		Stored: v1alpha1.SchemeGroupVersion,
 		Strategy: &definition.Strategy[*addon.ClusterManagementAddOn]{
-			Spec:                 func(a *addon.ClusterManagementAddOn) any { return &a.Spec },
-			Status:               func(a *addon.ClusterManagementAddOn) any { return &a.Status },
-			PrepareForUpdate:     keepConfiguration,
-			Validate:             validation.ValidateClusterManagementAddOn,
-			ValidateUpdate:       validation.ValidateClusterManagementAddOnUpdate,
-			ValidateStatusUpdate: validation.ValidateClusterManagementAddOnStatusUpdate,
+			Spec:             func(a *addon.ClusterManagementAddOn) any { return &a.Spec },
+			Status:           func(a *addon.ClusterManagementAddOn) any { return &a.Status },
+			PrepareForUpdate: keepConfiguration,
+			Rules:            validation.ClusterManagementAddOn,
 			Words: map[schema.GroupVersion]*strings.Replacer{v1beta1.SchemeGroupVersion: strings.NewReplacer(
 				"spec.supportedConfigs", "spec.defaultConfigs", "].defaultConfig.", "].", "status.defaultconfigReferences", "status.defaultConfigReferences")},
 			Warnings: validation.WarningsForClusterManagementAddOn,

@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon"
@@ -26,9 +25,7 @@ func Definition() definition.Resource {
 		ShortNames: []string{"mca", "mcas"}, Categories: []string{"ocm"},
 		Versions: []schema.GroupVersion{v1beta1.SchemeGroupVersion, v1alpha1.SchemeGroupVersion},
 		// v1alpha1 has fields that v1beta1 lacks.
-		Stored:  v1alpha1.SchemeGroupVersion,
-		New:     func() runtime.Object { return &addon.ManagedClusterAddOn{} },
-		NewList: func() runtime.Object { return &addon.ManagedClusterAddOnList{} },
+		Stored: v1alpha1.SchemeGroupVersion,
 		Strategy: &definition.Strategy[*addon.ManagedClusterAddOn]{
 			Spec:             func(a *addon.ManagedClusterAddOn) any { return &a.Spec },
 			Status:           func(a *addon.ManagedClusterAddOn) any { return &a.Status },
@@ -39,9 +36,7 @@ func Definition() definition.Resource {
 					keepAlphaStatus(&a.Status, &old.Status)
 				}
 			},
-			Validate:             validation.ValidateManagedClusterAddOn,
-			ValidateUpdate:       validation.ValidateManagedClusterAddOnUpdate,
-			ValidateStatusUpdate: validation.ValidateManagedClusterAddOnStatusUpdate,
+			Rules: validation.ManagedClusterAddOn,
 			Words: map[schema.GroupVersion]*strings.Replacer{v1beta1.SchemeGroupVersion: strings.NewReplacer(
 				"spec.installNamespace", "metadata.annotations["+v1beta1.InstallNamespaceAnnotation+"]",
 				"].signerName", "].customSigner.signerName",
@@ -67,12 +62,12 @@ func defaultNamespace(a *addon.ManagedClusterAddOn) {
 func conditions(a *addon.ManagedClusterAddOn) []metav1.Condition { return a.Status.Conditions }
 
 // keepAlphaStatus keeps the fields that v1beta1 lacks in a write of that version, which would clear them.
-func keepAlphaStatus(status, old *addon.ManagedClusterAddOnStatus) {
+func keepAlphaStatus(status, old *v1alpha1.ManagedClusterAddOnStatus) {
 	status.AddOnConfiguration = old.AddOnConfiguration
 	for i := range status.ConfigReferences {
 		// The conversion takes the deprecated name from desiredConfig, if that is set.
 		if reference := &status.ConfigReferences[i]; reference.DesiredConfig == nil {
-			same := slices.IndexFunc(old.ConfigReferences, func(o addon.ConfigReference) bool {
+			same := slices.IndexFunc(old.ConfigReferences, func(o v1alpha1.ConfigReference) bool {
 				return o.DesiredConfig == nil && equality.Semantic.DeepEqual(o.ConfigGroupResource, reference.ConfigGroupResource)
 			})
 			if same >= 0 {
@@ -87,7 +82,7 @@ func keepAlphaStatus(status, old *addon.ManagedClusterAddOnStatus) {
 			continue
 		}
 		client = true
-		same := slices.IndexFunc(old.Registrations, func(o addon.RegistrationConfig) bool {
+		same := slices.IndexFunc(old.Registrations, func(o v1alpha1.RegistrationConfig) bool {
 			return o.SignerName == registration.SignerName && o.Subject.User == registration.Subject.User && slices.Equal(o.Subject.Groups, registration.Subject.Groups)
 		})
 		if same >= 0 {

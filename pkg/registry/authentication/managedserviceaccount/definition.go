@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/duration"
 
@@ -31,8 +30,6 @@ func Definition(placement Placement, validator validation.Validator) definition.
 			authenticationv1alpha1.SchemeGroupVersion,
 			proxyv1alpha1.SchemeGroupVersion,
 		},
-		New:     func() runtime.Object { return &authentication.ManagedServiceAccount{} },
-		NewList: func() runtime.Object { return &authentication.ManagedServiceAccountList{} },
 		Strategy: &definition.Strategy[*authentication.ManagedServiceAccount]{
 			Spec:   func(a *authentication.ManagedServiceAccount) any { return &a.Spec },
 			Status: func(a *authentication.ManagedServiceAccount) any { return &a.Status },
@@ -51,9 +48,7 @@ func Definition(placement Placement, validator validation.Validator) definition.
 				}
 				return []string{"spec.rotation.enabled: false has no effect; the agent rotates the token before it expires"}
 			},
-			Validate:             validator.Validate,
-			ValidateUpdate:       validator.ValidateUpdate,
-			ValidateStatusUpdate: validator.ValidateStatusUpdate,
+			Rules: validator.Rules(),
 		},
 		Quota:  quota.Limits{Objects: 2_000, Bytes: 8 << 20},
 		Limits: quota.ObjectLimits{SpecBytes: 64 << 10},

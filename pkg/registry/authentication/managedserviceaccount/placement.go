@@ -9,6 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/warning"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication"
+	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
@@ -31,7 +32,7 @@ func placementGuard(placement Placement) definition.Guard[*authentication.Manage
 			return apierrors.NewInternalError(fmt.Errorf("looking up the managed clusters of namespace %q: %w", account.Namespace, err))
 		}
 		if refused != nil {
-			return apierrors.NewInvalid(authentication.SchemeGroupVersion.WithKind("ManagedServiceAccount").GroupKind(), account.Name, field.ErrorList{refused})
+			return apierrors.NewInvalid(authenticationv1beta1.SchemeGroupVersion.WithKind("ManagedServiceAccount").GroupKind(), account.Name, field.ErrorList{refused})
 		}
 		if waits != "" {
 			warning.AddWarning(ctx, "", fmt.Sprintf("namespace %q %s; the account waits until it has one", account.Namespace, waits))

@@ -9,7 +9,6 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
@@ -40,14 +39,11 @@ func Definition(o Options) definition.Resource {
 		Name: resource, Singular: "managedserviceaccountbinding", Kind: "ManagedServiceAccountBinding",
 		ShortNames: []string{"msab"}, Categories: []string{"ocm"},
 		Versions: []schema.GroupVersion{authenticationv1alpha1.SchemeGroupVersion},
-		New:      func() runtime.Object { return &authentication.ManagedServiceAccountBinding{} },
-		NewList:  func() runtime.Object { return &authentication.ManagedServiceAccountBindingList{} },
 		Strategy: &definition.Strategy[*authentication.ManagedServiceAccountBinding]{
 			Spec:             func(b *authentication.ManagedServiceAccountBinding) any { return &b.Spec },
 			PrepareForCreate: func(_ context.Context, b *authentication.ManagedServiceAccountBinding) { defaultNamespace(b) },
 			PrepareForUpdate: func(_ context.Context, b, _ *authentication.ManagedServiceAccountBinding) { defaultNamespace(b) },
-			Validate:         validation.ValidateManagedServiceAccountBinding,
-			ValidateUpdate:   validation.ValidateManagedServiceAccountBindingUpdate,
+			Rules:            validation.ManagedServiceAccountBinding,
 			Warnings: func(b *authentication.ManagedServiceAccountBinding) []string {
 				if len(b.Spec.Subjects) > 0 {
 					return nil

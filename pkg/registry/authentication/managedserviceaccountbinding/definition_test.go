@@ -10,13 +10,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication"
+	authenticationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
 func binding(subjects ...rbacv1.Subject) *authentication.ManagedServiceAccountBinding {
 	return &authentication.ManagedServiceAccountBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "cluster1", Name: "deployers"},
-		Spec:       authentication.ManagedServiceAccountBindingSpec{Ref: authentication.ManagedServiceAccountReference{Name: "deployer"}, Subjects: subjects},
+		Spec:       authenticationv1alpha1.ManagedServiceAccountBindingSpec{Ref: authenticationv1alpha1.ManagedServiceAccountReference{Name: "deployer"}, Subjects: subjects},
 	}
 }
 
@@ -31,13 +32,13 @@ func TestDefaultNamespace(t *testing.T) {
 	}
 	update := binding()
 	strategy.PrepareForUpdate(context.Background(), update, created)
-	if errs := strategy.ValidateUpdate(update, created); len(errs) > 0 {
-		t.Errorf("ValidateUpdate() without a namespace = %v, want no errors", errs)
+	if errs := strategy.Rules.Update(update, created); len(errs) > 0 {
+		t.Errorf("Rules.Update() without a namespace = %v, want no errors", errs)
 	}
 	other := binding()
 	other.Spec.Ref.Namespace = "cluster2"
 	strategy.PrepareForCreate(context.Background(), other)
-	if errs := strategy.Validate(other); len(errs) != 1 || errs[0].Field != "spec.ref.namespace" {
+	if errs := strategy.Rules.New(other); len(errs) != 1 || errs[0].Field != "spec.ref.namespace" {
 		t.Errorf("Validate() with another namespace = %v, want one error of spec.ref.namespace", errs)
 	}
 }

@@ -23,8 +23,8 @@ const upstreamCleanupFinalizer = "cluster.open-cluster-management.io/resource-cl
 type decisionKey struct{}
 
 // decisionOf returns the explicit decision of a write, or nil for a write that only changes the spec.
-func decisionOf(ctx context.Context) *cluster.Acceptance {
-	decision, _ := ctx.Value(decisionKey{}).(*cluster.Acceptance)
+func decisionOf(ctx context.Context) *clusterv1.Acceptance {
+	decision, _ := ctx.Value(decisionKey{}).(*clusterv1.Acceptance)
 	return decision
 }
 
@@ -75,7 +75,7 @@ func stampUpdate(ctx context.Context, c, old *cluster.ManagedCluster) {
 // decide records the decision about a cluster and the user who made it. The spec of the given
 // generation contains the decision.
 func decide(ctx context.Context, c *cluster.ManagedCluster, generation int64) {
-	var acceptance cluster.Acceptance
+	var acceptance clusterv1.Acceptance
 	if decision := decisionOf(ctx); decision != nil {
 		acceptance = *decision
 	} else {
@@ -108,7 +108,7 @@ func decidedFor(c *cluster.ManagedCluster) bool {
 	return before != nil && (before.Accepted || before.EverAccepted)
 }
 
-func denialMessage(a *cluster.Acceptance) string {
+func denialMessage(a *clusterv1.Acceptance) string {
 	message := fmt.Sprintf("Denied by %s.", a.DecidedBy)
 	if a.Left {
 		message = "The cluster has left the hub."

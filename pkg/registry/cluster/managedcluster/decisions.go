@@ -44,7 +44,7 @@ func (d *Decisions) Get(ctx context.Context, name string, options metav1.GetOpti
 	if err != nil {
 		return nil, err
 	}
-	return versioned(obj)
+	return versioned(obj), nil
 }
 
 // Decide implements registration.Decider.
@@ -58,20 +58,13 @@ func (d *Decisions) Apply(ctx context.Context, decision registration.Decision) (
 	if err != nil {
 		return nil, err
 	}
-	var acceptance cluster.Acceptance
-	if err := clusterv1.Convert_v1_Acceptance_To_cluster_Acceptance(&decision.Acceptance, &acceptance, nil); err != nil {
-		return nil, apierrors.NewInternalError(err)
-	}
 	options := &metav1.UpdateOptions{}
 	if decision.DryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	ctx = context.WithValue(ctx, decisionKey{}, &acceptance)
+	ctx = context.WithValue(ctx, decisionKey{}, &decision.Acceptance)
 	obj, _, err := store.Update(ctx, decision.Cluster, rest.DefaultUpdatedObjectInfo(nil, func(_ context.Context, _, old runtime.Object) (runtime.Object, error) {
-		c, err := internal(old)
-		if err != nil {
-			return nil, err
-		}
+		c := old.(*cluster.ManagedCluster)
 		conflict := func(why string) error {
 			return apierrors.NewConflict(clusterv1.Resource("managedclusters"), decision.Cluster, errors.New(why))
 		}
@@ -82,11 +75,11 @@ func (d *Decisions) Apply(ctx context.Context, decision registration.Decision) (
 			return nil, conflict("the ManagedCluster has changed since it was read")
 		}
 		c = c.DeepCopy()
-		c.Spec.HubAcceptsClient = acceptance.Accepted
+		c.Spec.HubAcceptsClient = decision.Acceptance.Accepted
 		return c, nil
 	}), nil, nil, false, options)
 	if err != nil {
 		return nil, err
 	}
-	return versioned(obj)
+	return versioned(obj), nil
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -42,14 +41,10 @@ func Definition(o Options) definition.Resource {
 		ShortNames: []string{"mcl", "mcls"}, Categories: []string{"ocm"},
 		ClusterScoped: true,
 		Versions:      []schema.GroupVersion{clusterv1.SchemeGroupVersion},
-		New:           func() runtime.Object { return &cluster.ManagedCluster{} },
-		NewList:       func() runtime.Object { return &cluster.ManagedClusterList{} },
 		Strategy: &definition.Strategy[*cluster.ManagedCluster]{
-			Spec:   func(c *cluster.ManagedCluster) any { return &c.Spec },
-			Status: func(c *cluster.ManagedCluster) any { return &c.Status },
-			ServerStatus: &definition.ServerStatus[*cluster.ManagedCluster]{
-				Name: "acceptance", Part: func(c *cluster.ManagedCluster) any { return &c.Status.Acceptance },
-			},
+			Spec:         func(c *cluster.ManagedCluster) any { return &c.Spec },
+			Status:       func(c *cluster.ManagedCluster) any { return &c.Status },
+			ServerStatus: "acceptance",
 			PrepareForCreate: func(ctx context.Context, c *cluster.ManagedCluster) {
 				stampTaints(c, nil)
 				defaultClusterSet(c)
@@ -79,15 +74,17 @@ func Definition(o Options) definition.Resource {
 					keepNamespaces(ctx, c, old)
 				}
 			},
-			Validate:             validation.ValidateManagedCluster,
-			ValidateUpdate:       validation.ValidateManagedClusterUpdate,
-			ValidateStatusUpdate: validation.ValidateManagedClusterStatusUpdate,
+			Rules: validation.ManagedCluster,
 			SelectableFields: map[string]func(*cluster.ManagedCluster) string{
 				"spec.hubAcceptsClient": func(c *cluster.ManagedCluster) string { return strconv.FormatBool(c.Spec.HubAcceptsClient) },
 			},
 		},
 		Wrap: func(store *definition.REST) rest.Storage {
-			wrapped := &REST{REST: store, guard: clusterSetGuard(o.Authorizer), registration: o.Registration}
+			guard := clusterSetGuard(o.Authorizer)
+			if !registered {
+				return guard.Wrap(store)
+			}
+			wrapped := &REST{REST: store, guard: guard, registration: o.Registration}
 			if o.Decisions != nil {
 				o.Decisions.store.Set(wrapped)
 			}
@@ -108,7 +105,7 @@ func Definition(o Options) definition.Resource {
 
 // stampTaints sets the time at which each taint was added. The server ignores the time of the
 // request, so that a manifest that was read from a hub can be applied again.
-func stampTaints(c *cluster.ManagedCluster, old []cluster.Taint) {
+func stampTaints(c *cluster.ManagedCluster, old []clusterv1.Taint) {
 	now := metav1.Now().Rfc3339Copy()
 	for i := range c.Spec.Taints {
 		taint := &c.Spec.Taints[i]

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -376,7 +375,7 @@ func TestRatcheting(t *testing.T) {
 	row := managedcluster.Definition(managedcluster.Options{Authorizer: authorizer.AuthorizerFunc(registrytest.AllowAll)})
 	lenient := row
 	strategy := *row.Strategy.(*definition.Strategy[*cluster.ManagedCluster])
-	strategy.Validate = func(*cluster.ManagedCluster) field.ErrorList { return nil }
+	strategy.Rules.Spec = nil
 	lenient.Strategy = &strategy
 	mc := newCluster("c1")
 	mc.Spec.ManagedClusterClientConfigs = []clusterv1.ClientConfig{{URL: "http://old"}}
@@ -476,8 +475,8 @@ func TestColumnsAndSelectors(t *testing.T) {
 	var cells []any
 	for _, column := range row.Columns.(definition.Columns[*cluster.ManagedCluster]) {
 		cells = append(cells, column.Value(&cluster.ManagedCluster{
-			Spec: cluster.ManagedClusterSpec{HubAcceptsClient: true, ManagedClusterClientConfigs: []cluster.ClientConfig{{URL: "https://a"}, {URL: "https://b"}}},
-			Status: cluster.ManagedClusterStatus{Conditions: []metav1.Condition{
+			Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true, ManagedClusterClientConfigs: []clusterv1.ClientConfig{{URL: "https://a"}, {URL: "https://b"}}},
+			Status: clusterv1.ManagedClusterStatus{Conditions: []metav1.Condition{
 				{Type: clusterv1.ManagedClusterConditionJoined, Status: metav1.ConditionTrue},
 			}},
 		}))

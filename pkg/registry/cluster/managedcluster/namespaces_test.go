@@ -14,7 +14,7 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 )
 
-type managed = cluster.ClusterSetManagedNamespaceConfig
+type managed = clusterv1.ClusterSetManagedNamespaceConfig
 
 func conditionsWith(messages ...string) []metav1.Condition {
 	var out []metav1.Condition
@@ -25,7 +25,7 @@ func conditionsWith(messages ...string) []metav1.Condition {
 }
 
 func withNamespaces(namespaces ...managed) *cluster.ManagedCluster {
-	return &cluster.ManagedCluster{Status: cluster.ManagedClusterStatus{ManagedNamespaces: namespaces}}
+	return &cluster.ManagedCluster{Status: clusterv1.ManagedClusterStatus{ManagedNamespaces: namespaces}}
 }
 
 // TestKeepNamespaces writes the list of managed namespaces as an agent and as the server.

@@ -2,7 +2,6 @@ package managedcluster
 
 import (
 	"context"
-	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,19 +32,15 @@ type Registration interface {
 	Deleted(ctx context.Context, mc *clusterv1.ManagedCluster, gone bool)
 }
 
-// REST serves ManagedClusters. Its checks run after admission, when the object is complete.
+// REST serves ManagedClusters and registers them. Its checks run after admission, when the object is complete.
 type REST struct {
 	*definition.REST
-	guard definition.Guard[*cluster.ManagedCluster]
-	// registration is nil for a server that does not register clusters.
+	guard        definition.Guard[*cluster.ManagedCluster]
 	registration Registration
 }
 
 // Create implements rest.Creater.
 func (r *REST) Create(ctx context.Context, obj runtime.Object, admit rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
-	if r.registration == nil {
-		return r.REST.Create(ctx, obj, r.guard.AdmitCreate(admit), options)
-	}
 	dryRun := dryrun.IsDryRun(options.DryRun)
 	var admitted []*clusterv1.ManagedCluster
 	created, err := r.REST.Create(ctx, obj, r.admitCreate(admit, dryRun, &admitted), options)
@@ -62,10 +57,7 @@ func (r *REST) admitCreate(admit rest.ValidateObjectFunc, dryRun bool, admitted 
 		if err := guarded(ctx, obj); err != nil {
 			return err
 		}
-		mc, err := versioned(obj)
-		if err != nil {
-			return err
-		}
+		mc := versioned(obj)
 		if err := r.registration.AdmitCreate(ctx, mc, dryRun); err != nil {
 			return err
 		}
@@ -77,10 +69,7 @@ func (r *REST) admitCreate(admit rest.ValidateObjectFunc, dryRun bool, admitted 
 func (r *REST) afterCreate(ctx context.Context, created runtime.Object, cause error, admitted []*clusterv1.ManagedCluster) {
 	var stored *clusterv1.ManagedCluster
 	if cause == nil {
-		var err error
-		if stored, err = versioned(created); err != nil {
-			return // the controller registers it
-		}
+		stored = versioned(created)
 		r.registration.Created(ctx, stored)
 	}
 	for _, mc := range admitted {
@@ -96,9 +85,6 @@ func (r *REST) afterCreate(ctx context.Context, created runtime.Object, cause er
 // Update implements rest.Updater. It also serves patches and server-side apply, which may create
 // objects.
 func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, admitCreate rest.ValidateObjectFunc, admitUpdate rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	if r.registration == nil {
-		return r.REST.Update(ctx, name, objInfo, r.guard.AdmitCreate(admitCreate), r.guard.AdmitUpdate(admitUpdate), forceAllowCreate, options)
-	}
 	dryRun, decided := dryrun.IsDryRun(options.DryRun), decisionOf(ctx) != nil
 	var admitted []*clusterv1.ManagedCluster
 	var before *clusterv1.ManagedCluster
@@ -108,14 +94,8 @@ func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObje
 			if err := guarded(ctx, obj, old); err != nil {
 				return err
 			}
-			mc, err := versioned(obj)
-			if err != nil {
-				return err
-			}
-			if before, err = versioned(old); err != nil {
-				return err
-			}
-			return r.registration.AdmitUpdate(ctx, mc, before, decided, dryRun)
+			before = versioned(old)
+			return r.registration.AdmitUpdate(ctx, versioned(obj), before, decided, dryRun)
 		}, forceAllowCreate, options)
 	switch {
 	case dryRun:
@@ -126,8 +106,8 @@ func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObje
 		for _, mc := range admitted {
 			r.registration.NotStored(ctx, mc, apierrors.NewAlreadyExists(clusterv1.Resource("managedclusters"), mc.Name))
 		}
-		if mc, err := versioned(updated); err == nil && before != nil {
-			r.registration.Updated(ctx, mc, before, decided)
+		if before != nil {
+			r.registration.Updated(ctx, versioned(updated), before, decided)
 		}
 	}
 	return updated, created, err
@@ -135,9 +115,6 @@ func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObje
 
 // Delete implements rest.GracefulDeleter.
 func (r *REST) Delete(ctx context.Context, name string, admit rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
-	if r.registration == nil {
-		return r.REST.Delete(ctx, name, admit, options)
-	}
 	var mc *clusterv1.ManagedCluster
 	deleted, gone, err := r.REST.Delete(ctx, name, func(ctx context.Context, obj runtime.Object) error {
 		if admit != nil {
@@ -145,9 +122,8 @@ func (r *REST) Delete(ctx context.Context, name string, admit rest.ValidateObjec
 				return err
 			}
 		}
-		var err error
-		mc, err = versioned(obj.DeepCopyObject())
-		return err
+		mc = versioned(obj.DeepCopyObject())
+		return nil
 	}, options)
 	if err == nil && mc != nil && (options == nil || !dryrun.IsDryRun(options.DryRun)) {
 		r.registration.Deleted(ctx, mc, gone)
@@ -155,23 +131,8 @@ func (r *REST) Delete(ctx context.Context, name string, admit rest.ValidateObjec
 	return deleted, gone, err
 }
 
-func internal(obj runtime.Object) (*cluster.ManagedCluster, error) {
-	mc, ok := obj.(*cluster.ManagedCluster)
-	if !ok {
-		return nil, apierrors.NewInternalError(fmt.Errorf("unexpected type %T in the store of ManagedClusters", obj))
-	}
-	return mc, nil
-}
-
-// versioned converts an object to the served version.
-func versioned(obj runtime.Object) (*clusterv1.ManagedCluster, error) {
-	mc, err := internal(obj)
-	if err != nil {
-		return nil, err
-	}
-	out := &clusterv1.ManagedCluster{}
-	if err := clusterv1.Convert_cluster_ManagedCluster_To_v1_ManagedCluster(mc, out, nil); err != nil {
-		return nil, apierrors.NewInternalError(fmt.Errorf("converting ManagedCluster %s: %w", mc.Name, err))
-	}
-	return out, nil
+// versioned returns a shallow copy of an object in the served version.
+func versioned(obj runtime.Object) *clusterv1.ManagedCluster {
+	out := clusterv1.ManagedCluster(*obj.(*cluster.ManagedCluster))
+	return &out
 }

@@ -23,7 +23,7 @@ func StampRestored(ctx context.Context, c *cluster.ManagedCluster, restore strin
 	if c.Spec.HubAcceptsClient && withdrawn {
 		c.Spec.HubAcceptsClient = false
 		c.Generation++
-		ctx = context.WithValue(ctx, decisionKey{}, &cluster.Acceptance{DecidedBy: user.APIServerUser, Reason: reasonWithdrawn})
+		ctx = context.WithValue(ctx, decisionKey{}, &clusterv1.Acceptance{DecidedBy: user.APIServerUser, Reason: reasonWithdrawn})
 		decide(ctx, c, c.Generation)
 	}
 	return true

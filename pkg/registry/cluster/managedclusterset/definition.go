@@ -3,7 +3,6 @@ package managedclusterset
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster"
@@ -19,14 +18,10 @@ func Definition() definition.Resource {
 		ShortNames: []string{"mclset", "mclsets"}, Categories: []string{"ocm"},
 		ClusterScoped: true,
 		Versions:      []schema.GroupVersion{clusterv1beta2.SchemeGroupVersion},
-		New:           func() runtime.Object { return &cluster.ManagedClusterSet{} },
-		NewList:       func() runtime.Object { return &cluster.ManagedClusterSetList{} },
 		Strategy: &definition.Strategy[*cluster.ManagedClusterSet]{
-			Spec:                 func(s *cluster.ManagedClusterSet) any { return &s.Spec },
-			Status:               func(s *cluster.ManagedClusterSet) any { return &s.Status },
-			Validate:             validation.ValidateManagedClusterSet,
-			ValidateUpdate:       validation.ValidateManagedClusterSetUpdate,
-			ValidateStatusUpdate: validation.ValidateManagedClusterSetStatusUpdate,
+			Spec:   func(s *cluster.ManagedClusterSet) any { return &s.Spec },
+			Status: func(s *cluster.ManagedClusterSet) any { return &s.Status },
+			Rules:  validation.ManagedClusterSet,
 		},
 		Columns: definition.Columns[*cluster.ManagedClusterSet]{
 			definition.ConditionColumn("Empty", "Whether the set has no clusters.", clusterv1beta2.ConditionClusterSetEmpty,
@@ -38,7 +33,7 @@ func Definition() definition.Resource {
 
 // selector returns the label selector of the clusters of a set.
 func selector(s *cluster.ManagedClusterSet) any {
-	if s.Spec.ClusterSelector.SelectorType == cluster.LabelSelector {
+	if s.Spec.ClusterSelector.SelectorType == clusterv1beta2.LabelSelector {
 		return metav1.FormatLabelSelector(s.Spec.ClusterSelector.LabelSelector)
 	}
 	return clusterv1beta2.ClusterSetLabel + "=" + s.Name

@@ -5,7 +5,6 @@ import (
 	"context"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
@@ -24,14 +23,10 @@ func Definition(authz authorizer.Authorizer) definition.Resource {
 		Name: "managedclustersetbindings", Singular: "managedclustersetbinding", Kind: "ManagedClusterSetBinding",
 		ShortNames: []string{"mclsetbinding", "mclsetbindings"}, Categories: []string{"ocm"},
 		Versions: []schema.GroupVersion{clusterv1beta2.SchemeGroupVersion},
-		New:      func() runtime.Object { return &cluster.ManagedClusterSetBinding{} },
-		NewList:  func() runtime.Object { return &cluster.ManagedClusterSetBindingList{} },
 		Strategy: &definition.Strategy[*cluster.ManagedClusterSetBinding]{
-			Spec:                 func(b *cluster.ManagedClusterSetBinding) any { return &b.Spec },
-			Status:               func(b *cluster.ManagedClusterSetBinding) any { return &b.Status },
-			Validate:             validation.ValidateManagedClusterSetBinding,
-			ValidateUpdate:       validation.ValidateManagedClusterSetBindingUpdate,
-			ValidateStatusUpdate: validation.ValidateManagedClusterSetBindingStatusUpdate,
+			Spec:   func(b *cluster.ManagedClusterSetBinding) any { return &b.Spec },
+			Status: func(b *cluster.ManagedClusterSetBinding) any { return &b.Status },
+			Rules:  validation.ManagedClusterSetBinding,
 		},
 		// Validation refuses an update that binds another set.
 		Wrap: definition.Guard[*cluster.ManagedClusterSetBinding](func(ctx context.Context, b, old *cluster.ManagedClusterSetBinding) error {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	clusterviewv1 "open-cluster-management.io/hub-apiserver/pkg/apis/clusterview/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/authz"
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/clusterview/view"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
@@ -69,7 +70,7 @@ type project struct{ cluster, name string }
 
 // List implements rest.Lister. If the caller has a role in a whole cluster, the list contains that and no namespace of it.
 func (r *REST) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
-	identity, err := view.Caller(ctx)
+	identity, err := authz.Caller(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -19,8 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
+
+	"open-cluster-management.io/hub-apiserver/pkg/authz"
 )
 
 // Object is an object of a view or of its Lister.
@@ -106,7 +107,7 @@ func (r *REST) ShortNames() []string { return r.options.ShortNames }
 
 // Get implements rest.Getter.
 func (r *REST) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
-	identity, err := Caller(ctx)
+	identity, err := authz.Caller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +120,7 @@ func (r *REST) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runt
 
 // List implements rest.Lister. It returns all objects at once.
 func (r *REST) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
-	identity, err := Caller(ctx)
+	identity, err := authz.Caller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -145,15 +146,6 @@ func (r *REST) List(ctx context.Context, options *metainternalversion.ListOption
 	}
 	accessor.SetResourceVersion(r.versions.of(objects))
 	return list, nil
-}
-
-// Caller returns the user of a request.
-func Caller(ctx context.Context) (user.Info, error) {
-	identity, ok := request.UserFrom(ctx)
-	if !ok {
-		return nil, apierrors.NewUnauthorized("the request has no user")
-	}
-	return identity, nil
 }
 
 // Selection contains the selectors of a request.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strconv"
 	"sync"
@@ -15,7 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
+
+	"open-cluster-management.io/hub-apiserver/pkg/authz"
 )
 
 const (
@@ -38,7 +40,7 @@ func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptio
 	if options == nil {
 		options = &metainternalversion.ListOptions{}
 	}
-	identity, err := Caller(ctx)
+	identity, err := authz.Caller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -211,15 +213,7 @@ func (w *follower) bookmark(ctx context.Context, initialEnd bool) bool {
 
 // fail sends the reason why the watch ends.
 func (w *follower) fail(ctx context.Context, err error) {
-	status, ok := err.(apierrors.APIStatus)
-	if !ok {
-		status = apierrors.NewInternalError(err)
-	}
-	failure := status.Status()
-	if failure.Code == 0 {
-		failure.Code = http.StatusInternalServerError
-	}
-	w.send(ctx, watch.Event{Type: watch.Error, Object: &failure})
+	w.send(ctx, watch.Event{Type: watch.Error, Object: responsewriters.ErrorToAPIStatus(err)})
 }
 
 func (w *follower) send(ctx context.Context, event watch.Event) bool {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/util/dryrun"
 	"k8s.io/apiserver/pkg/warning"
 
+	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	migrationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/migration/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
@@ -70,42 +71,13 @@ func (s *Stores) Add(resource *definition.Resource) {
 }
 
 // REST serves imports.
-type REST struct {
-	stores *Stores
-}
-
-var (
-	_ rest.Creater              = &REST{}
-	_ rest.Scoper               = &REST{}
-	_ rest.SingularNameProvider = &REST{}
-)
+type REST = definition.Question[migrationv1alpha1.Import, *migrationv1alpha1.Import]
 
 // NewREST returns the storage of imports.
-func NewREST(stores *Stores) *REST { return &REST{stores: stores} }
+func NewREST(stores *Stores) *REST { return &REST{Singular: "import", Write: stores.write} }
 
-// New implements rest.Storage.
-func (r *REST) New() runtime.Object { return &migrationv1alpha1.Import{} }
-
-// Destroy implements rest.Storage.
-func (r *REST) Destroy() {}
-
-// NamespaceScoped implements rest.Scoper.
-func (r *REST) NamespaceScoped() bool { return false }
-
-// GetSingularName implements rest.SingularNameProvider.
-func (r *REST) GetSingularName() string { return "import" }
-
-// Create implements rest.Creater. It imports the object, or discards the objects of the kind.
-func (r *REST) Create(ctx context.Context, obj runtime.Object, admit rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
-	request, ok := obj.(*migrationv1alpha1.Import)
-	if !ok {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("not an Import: %T", obj))
-	}
-	if admit != nil {
-		if err := admit(ctx, obj); err != nil {
-			return nil, err
-		}
-	}
+// write imports the object, or discards the objects of the kind.
+func (s *Stores) write(ctx context.Context, request *migrationv1alpha1.Import, options *metav1.CreateOptions) (runtime.Object, error) {
 	path := field.NewPath("spec")
 	object, kind, epoch := request.Spec.Object, request.Spec.Discard, request.Spec.Epoch
 	given := 0
@@ -124,7 +96,7 @@ func (r *REST) Create(ctx context.Context, obj runtime.Object, admit rest.Valida
 	out.Status = migrationv1alpha1.ImportStatus{}
 	dryRun := dryrun.IsDryRun(options.DryRun)
 	if kind != nil {
-		_, store, _, err := r.open(ctx, request, schema.GroupVersionKind(*kind), path.Child("discard"), dryRun)
+		_, store, _, err := s.open(ctx, request, schema.GroupVersionKind(*kind), path.Child("discard"), dryRun)
 		if err != nil {
 			return nil, err
 		}
@@ -132,9 +104,9 @@ func (r *REST) Create(ctx context.Context, obj runtime.Object, admit rest.Valida
 		return out, err
 	}
 	if epoch != nil {
-		return out, r.raise(ctx, request, dryRun)
+		return out, s.raise(ctx, request, dryRun)
 	}
-	stored, err := r.importObject(ctx, request, options, dryRun)
+	stored, err := s.importObject(ctx, request, options, dryRun)
 	if err != nil {
 		return nil, err
 	}
@@ -143,9 +115,9 @@ func (r *REST) Create(ctx context.Context, obj runtime.Object, admit rest.Valida
 	return out, nil
 }
 
-func (r *REST) importObject(ctx context.Context, request *migrationv1alpha1.Import, options *metav1.CreateOptions, dryRun bool) ([]byte, error) {
+func (s *Stores) importObject(ctx context.Context, request *migrationv1alpha1.Import, options *metav1.CreateOptions, dryRun bool) ([]byte, error) {
 	path := field.NewPath("spec", "object")
-	decoded, gvk, err := r.stores.decoder.Decode(request.Spec.Object.Raw, nil, nil)
+	decoded, gvk, err := s.decoder.Decode(request.Spec.Object.Raw, nil, nil)
 	if unknown, strict := runtime.AsStrictDecodingError(err); strict && decoded != nil {
 		if options.FieldValidation == metav1.FieldValidationStrict {
 			return nil, invalid(request, field.Invalid(path, nameOf(decoded), unknown.Error()))
@@ -156,7 +128,7 @@ func (r *REST) importObject(ctx context.Context, request *migrationv1alpha1.Impo
 	} else if err != nil {
 		return nil, invalid(request, field.Invalid(path, field.OmitValueType{}, err.Error()))
 	}
-	row, store, ctx, err := r.open(ctx, request, *gvk, path, dryRun)
+	row, store, ctx, err := s.open(ctx, request, *gvk, path, dryRun)
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +152,7 @@ func (r *REST) importObject(ctx context.Context, request *migrationv1alpha1.Impo
 }
 
 // raise raises the epoch of a ManagedCluster.
-func (r *REST) raise(ctx context.Context, request *migrationv1alpha1.Import, dryRun bool) error {
+func (s *Stores) raise(ctx context.Context, request *migrationv1alpha1.Import, dryRun bool) error {
 	path := field.NewPath("spec", "epoch")
 	name := request.Spec.Epoch.ManagedCluster
 	if name == "" {
@@ -190,22 +162,29 @@ func (r *REST) raise(ctx context.Context, request *migrationv1alpha1.Import, dry
 	if err != nil {
 		return invalid(request, field.Invalid(path.Child("epoch"), request.Spec.Epoch.Epoch, err.Error()))
 	}
-	_, store, ctx, err := r.open(ctx, request, clusterv1.SchemeGroupVersion.WithKind("ManagedCluster"), path, dryRun)
+	_, store, ctx, err := s.open(ctx, request, clusterv1.SchemeGroupVersion.WithKind("ManagedCluster"), path, dryRun)
 	if err != nil {
 		return err
 	}
-	return store.Annotate(ctx, name, rehoming.EpochAnnotation, func(value string) (string, error) {
-		if stored, err := rehoming.ParseEpoch(value); err == nil && stored != wanted && !wanted.Follows(stored) {
-			return "", apierrors.NewConflict(clusterv1.Resource("managedclusters"), name, fmt.Errorf("its epoch is %q, and an epoch only rises", stored))
+	options := &metav1.UpdateOptions{}
+	if dryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	_, err = store.Rewrite(ctx, name, rest.DefaultUpdatedObjectInfo(nil), func(_ context.Context, _, old runtime.Object) (runtime.Object, error) {
+		mc := old.(*cluster.ManagedCluster).DeepCopy()
+		if stored, err := rehoming.ParseEpoch(mc.Annotations[rehoming.EpochAnnotation]); err == nil && stored != wanted && !wanted.Follows(stored) {
+			return nil, apierrors.NewConflict(clusterv1.Resource("managedclusters"), name, fmt.Errorf("its epoch is %q, and an epoch only rises", stored))
 		}
-		return wanted.String(), nil
-	}, dryRun)
+		metav1.SetMetaDataAnnotation(&mc.ObjectMeta, rehoming.EpochAnnotation, wanted.String())
+		return mc, nil
+	}, rest.ValidateAllObjectUpdateFunc, options)
+	return err
 }
 
 // open returns the row and the store of a kind, and a context for it, or an error if it must not be imported now. To
 // check an object that is adopted, the controllers need not be stopped.
-func (r *REST) open(ctx context.Context, request *migrationv1alpha1.Import, kind schema.GroupVersionKind, path *field.Path, dryRun bool) (*row, *definition.REST, context.Context, error) {
-	row, known := r.stores.rows[kind.GroupKind()]
+func (s *Stores) open(ctx context.Context, request *migrationv1alpha1.Import, kind schema.GroupVersionKind, path *field.Path, dryRun bool) (*row, *definition.REST, context.Context, error) {
+	row, known := s.rows[kind.GroupKind()]
 	if !known {
 		return nil, nil, nil, invalid(request, field.Invalid(path, kind.GroupKind().String(), "the server does not store this kind"))
 	}
@@ -221,7 +200,7 @@ func (r *REST) open(ctx context.Context, request *migrationv1alpha1.Import, kind
 		if adopts {
 			break
 		}
-		forwarded, err := r.stores.forwarded(ctx, version)
+		forwarded, err := s.forwarded(ctx, version)
 		if err != nil {
 			return nil, nil, nil, apierrors.NewInternalError(fmt.Errorf("reading the APIService of %s: %w", version, err))
 		}
@@ -230,7 +209,7 @@ func (r *REST) open(ctx context.Context, request *migrationv1alpha1.Import, kind
 				fmt.Errorf("the hub forwards %s to an API server: objects can only be imported before that", version))
 		}
 	}
-	switch idle, err := r.stores.idle(ctx); {
+	switch idle, err := s.idle(ctx); {
 	case err != nil:
 		return nil, nil, nil, apierrors.NewInternalError(fmt.Errorf("reading the Lease of the controllers: %w", err))
 	case !idle:

@@ -7,14 +7,15 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1beta1"
 	migrationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/migration/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/migration/imports"
 	"open-cluster-management.io/hub-apiserver/test/registrytest"
@@ -43,12 +44,10 @@ func TestRefusals(t *testing.T) {
 			row := definition.Resource{
 				Name: "managedclusteraddons", Singular: "managedclusteraddon", Kind: "ManagedClusterAddOn",
 				Versions: []schema.GroupVersion{v1beta1.SchemeGroupVersion}, ServerOwned: test.serverOwned,
-				New:     func() runtime.Object { return &addon.ManagedClusterAddOn{} },
-				NewList: func() runtime.Object { return &addon.ManagedClusterAddOnList{} },
 				Strategy: &definition.Strategy[*addon.ManagedClusterAddOn]{
-					Spec:     func(a *addon.ManagedClusterAddOn) any { return &a.Spec },
-					Status:   func(a *addon.ManagedClusterAddOn) any { return &a.Status },
-					Validate: func(*addon.ManagedClusterAddOn) field.ErrorList { return nil },
+					Spec:   func(a *addon.ManagedClusterAddOn) any { return &a.Spec },
+					Status: func(a *addon.ManagedClusterAddOn) any { return &a.Status },
+					Rules:  validate.Rules[*addon.ManagedClusterAddOn]{Name: apivalidation.NameIsDNSSubdomain},
 				},
 			}
 			stores := imports.NewStores(

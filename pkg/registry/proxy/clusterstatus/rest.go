@@ -63,10 +63,7 @@ func (a *Aggregator) NewConnectOptions() (runtime.Object, bool, string) {
 // Connect implements rest.Connecter. The namespace must be the namespace of the cluster, because
 // the agent is authorized there.
 func (a *Aggregator) Connect(ctx context.Context, name string, options runtime.Object, _ rest.Responder) (http.Handler, error) {
-	at, ok := options.(*proxyv1beta1.ClusterStatusProxyOptions)
-	if !ok {
-		return nil, apierrors.NewInternalError(fmt.Errorf("unexpected options %T", options))
-	}
+	at := options.(*proxyv1beta1.ClusterStatusProxyOptions)
 	if strings.Trim(at.Path, "/") != syncPath {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("path %q does not exist; post reports to %q", at.Path, syncPath))
 	}

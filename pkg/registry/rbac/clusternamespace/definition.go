@@ -2,7 +2,6 @@
 package clusternamespace
 
 import (
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
@@ -18,12 +17,9 @@ func Definition() definition.Resource {
 		Name: "clusternamespaces", Singular: "clusternamespace", Kind: "ClusterNamespace",
 		ShortNames: []string{"cns"}, Categories: []string{"ocm"},
 		Versions: []schema.GroupVersion{rbacv1alpha1.SchemeGroupVersion},
-		New:      func() runtime.Object { return &rbac.ClusterNamespace{} },
-		NewList:  func() runtime.Object { return &rbac.ClusterNamespaceList{} },
 		Strategy: &definition.Strategy[*rbac.ClusterNamespace]{
-			Spec:           func(n *rbac.ClusterNamespace) any { return &n.Spec },
-			Validate:       validation.ValidateClusterNamespace,
-			ValidateUpdate: validation.ValidateClusterNamespaceUpdate,
+			Spec:  func(n *rbac.ClusterNamespace) any { return &n.Spec },
+			Rules: validation.ClusterNamespace,
 		},
 		// Kubernetes is tested with up to 10,000 namespaces in a cluster.
 		Quota: quota.Limits{Objects: 10_000, Bytes: 32 << 20},

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/util/dryrun"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
+	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
@@ -64,7 +65,7 @@ func (r *approvalREST) approve(ctx context.Context, seen, stored *rbac.ClusterPe
 		return nil, apierrors.NewInvalid(kind, stored.Name, missing)
 	}
 	conflict := func(format string, args ...any) error {
-		return apierrors.NewConflict(rbac.Resource("clusterpermissions"), stored.Name, fmt.Errorf(format, args...))
+		return apierrors.NewConflict(rbacv1alpha1.Resource("clusterpermissions"), stored.Name, fmt.Errorf(format, args...))
 	}
 	switch {
 	case seen.UID != stored.UID:
@@ -87,7 +88,7 @@ func (r *approvalREST) approve(ctx context.Context, seen, stored *rbac.ClusterPe
 		return nil, refusal.Forbidden()
 	}
 	approved := stored.DeepCopy()
-	approved.Status.Approval = &rbac.Approval{Approved: &rbac.ApprovedGeneration{
+	approved.Status.Approval = &rbacv1alpha1.Approval{Approved: &rbacv1alpha1.ApprovedGeneration{
 		Generation: stored.Generation, ApprovedBy: definition.Caller(ctx), ApprovedAt: metav1.Now(),
 	}}
 	return approved, nil

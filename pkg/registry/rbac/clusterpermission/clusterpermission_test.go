@@ -317,7 +317,7 @@ func TestRatcheting(t *testing.T) {
 	f := serve(t, clusterpermission.Enforce)
 	lenient := f.row(clusterpermission.Off)
 	strategy := *lenient.Strategy.(*definition.Strategy[*rbac.ClusterPermission])
-	strategy.Validate = func(*rbac.ClusterPermission) field.ErrorList { return nil }
+	strategy.Rules.Spec = nil
 	lenient.Strategy, lenient.Wrap = &strategy, nil
 	before := f.database.Serve(t, nil, lenient).As(t, "admin").RbacV1alpha1().ClusterPermissions(namespace)
 	stored, err := before.Create(t.Context(), newPermission("a", "unrenderable"), metav1.CreateOptions{})
@@ -486,10 +486,10 @@ func TestColumns(t *testing.T) {
 	}
 	c := &rbac.ClusterPermission{
 		ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: namespace, Generation: 2},
-		Spec: rbac.ClusterPermissionSpec{
-			ClusterRole:        &rbac.ClusterRole{},
-			ClusterRoleBinding: &rbac.ClusterRoleBinding{Subject: &subjects[0], Subjects: subjects},
-			RoleBindings:       &[]rbac.RoleBinding{{Subjects: subjects[:1]}},
+		Spec: rbacv1alpha1.ClusterPermissionSpec{
+			ClusterRole:        &rbacv1alpha1.ClusterRole{},
+			ClusterRoleBinding: &rbacv1alpha1.ClusterRoleBinding{Subject: &subjects[0], Subjects: subjects},
+			RoleBindings:       &[]rbacv1alpha1.RoleBinding{{Subjects: subjects[:1]}},
 		},
 	}
 	cells := func() []any {
@@ -504,10 +504,10 @@ func TestColumns(t *testing.T) {
 	if got, want := cells(), []any{"Unknown", "<none>", "User/bob,ServiceAccount/ci:robot,Group/devs + 1 more", "1", "2"}; !slices.Equal(got, want) {
 		t.Errorf("cells = %q, want %q", got, want)
 	}
-	for want, approval := range map[string]*rbac.Approval{
-		"Pending (generation 2 by alice)": {Pending: &rbac.PendingGeneration{Generation: 2, RequestedBy: "alice"}},
-		"By admin":                        {Approved: &rbac.ApprovedGeneration{Generation: 2, ApprovedBy: "admin"}},
-		"<none>":                          {Approved: &rbac.ApprovedGeneration{Generation: 1, ApprovedBy: "admin"}},
+	for want, approval := range map[string]*rbacv1alpha1.Approval{
+		"Pending (generation 2 by alice)": {Pending: &rbacv1alpha1.PendingGeneration{Generation: 2, RequestedBy: "alice"}},
+		"By admin":                        {Approved: &rbacv1alpha1.ApprovedGeneration{Generation: 2, ApprovedBy: "admin"}},
+		"<none>":                          {Approved: &rbacv1alpha1.ApprovedGeneration{Generation: 1, ApprovedBy: "admin"}},
 	} {
 		c.Status.Approval = approval
 		if got := cells()[1]; got != want {

@@ -10,7 +10,6 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -51,20 +50,14 @@ func Definition(o Options) definition.Resource {
 		Name: "clusterpermissions", Singular: "clusterpermission", Kind: "ClusterPermission",
 		ShortNames: []string{"cp"}, Categories: []string{"ocm"},
 		Versions: []schema.GroupVersion{rbacv1alpha1.SchemeGroupVersion},
-		New:      func() runtime.Object { return &rbac.ClusterPermission{} },
-		NewList:  func() runtime.Object { return &rbac.ClusterPermissionList{} },
 		Strategy: &definition.Strategy[*rbac.ClusterPermission]{
-			Spec:                 func(c *rbac.ClusterPermission) any { return &c.Spec },
-			Status:               func(c *rbac.ClusterPermission) any { return &c.Status },
-			Validate:             validation.ValidateClusterPermission,
-			ValidateUpdate:       validation.ValidateClusterPermissionUpdate,
-			ValidateStatusUpdate: validation.ValidateClusterPermissionStatusUpdate,
-			Warnings:             validation.WarningsForClusterPermission,
-			PrepareForCreate:     func(ctx context.Context, c *rbac.ClusterPermission) { g.prepare(ctx, c, nil) },
-			PrepareForUpdate:     g.prepare,
-			ServerStatus: &definition.ServerStatus[*rbac.ClusterPermission]{
-				Name: "approval", Part: func(c *rbac.ClusterPermission) any { return &c.Status.Approval },
-			},
+			Spec:             func(c *rbac.ClusterPermission) any { return &c.Spec },
+			Status:           func(c *rbac.ClusterPermission) any { return &c.Status },
+			Rules:            validation.ClusterPermission,
+			Warnings:         validation.WarningsForClusterPermission,
+			PrepareForCreate: func(ctx context.Context, c *rbac.ClusterPermission) { g.prepare(ctx, c, nil) },
+			PrepareForUpdate: g.prepare,
+			ServerStatus:     "approval",
 		},
 		Quota:  quota.Limits{Objects: 2_000, Bytes: 16 << 20},
 		Limits: quota.ObjectLimits{SpecBytes: 512 << 10},
@@ -110,26 +103,15 @@ const shownSubjects = 3
 func subjects(c *rbac.ClusterPermission) any {
 	var shown []string
 	seen := map[string]bool{}
-	add := func(subject *rbacv1.Subject, more []rbacv1.Subject) {
-		for _, s := range rbacv1alpha1.BindingSubjects(subject, more) {
-			name := s.Kind + "/" + s.Name
-			if s.Kind == rbacv1.ServiceAccountKind {
-				name = s.Kind + "/" + s.Namespace + ":" + s.Name
-			}
-			if !seen[name] {
-				seen[name] = true
-				shown = append(shown, name)
-			}
+	for _, s := range c.Spec.Subjects() {
+		name := s.Kind + "/" + s.Name
+		if s.Kind == rbacv1.ServiceAccountKind {
+			name = s.Kind + "/" + s.Namespace + ":" + s.Name
 		}
-	}
-	if binding := c.Spec.ClusterRoleBinding; binding != nil {
-		add(binding.Subject, binding.Subjects)
-	}
-	for _, binding := range ptr.Deref(c.Spec.ClusterRoleBindings, nil) {
-		add(binding.Subject, binding.Subjects)
-	}
-	for _, binding := range ptr.Deref(c.Spec.RoleBindings, nil) {
-		add(binding.Subject, binding.Subjects)
+		if !seen[name] {
+			seen[name] = true
+			shown = append(shown, name)
+		}
 	}
 	if more := len(shown) - shownSubjects; more > 0 {
 		return fmt.Sprintf("%s + %d more", strings.Join(shown[:shownSubjects], ","), more)

@@ -77,10 +77,7 @@ func (d delivery) checkCluster(ctx context.Context, obj *rbac.ClusterPermission)
 // work returns the ManifestWork of a ClusterPermission, or nil if no part of it can be delivered. Before the ClusterPermission
 // is stored, it is that of the current spec, which may wait for approval.
 func (d delivery) work(ctx context.Context, obj *rbac.ClusterPermission, storing bool) (*workv1.ManifestWork, error) {
-	permission, err := versioned(obj)
-	if err != nil {
-		return nil, err
-	}
+	permission := versioned(obj)
 	if storing {
 		permission.Status.Approval = nil
 	}
@@ -108,14 +105,14 @@ func nothingToDeliver(obj *rbac.ClusterPermission) error {
 // deliver writes the ManifestWork of a stored object, whose rendering is work, or nil. An error does not fail the request: the
 // controller tries again, and reports the error in the conditions.
 func (d delivery) deliver(ctx context.Context, obj runtime.Object, work *workv1.ManifestWork) {
-	permission, err := versioned(obj.(*rbac.ClusterPermission))
-	if err == nil && permission.DeletionTimestamp == nil {
-		// The delivery must not stop if the client disconnects.
-		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), deliveryTimeout)
-		defer cancel()
-		err = d.Deliver(limited, permission, work)
+	permission := versioned(obj.(*rbac.ClusterPermission))
+	if permission.DeletionTimestamp != nil {
+		return
 	}
-	if err != nil {
+	// The delivery must not stop if the client disconnects.
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), deliveryTimeout)
+	defer cancel()
+	if err := d.Deliver(limited, permission, work); err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to deliver ClusterPermission; the controller tries again", "clusterPermission", klog.KObj(permission))
 	}
 }

@@ -2,11 +2,9 @@ package clusterpermission
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -17,7 +15,6 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
-	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/escalation"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
@@ -53,25 +50,17 @@ type grants struct {
 
 // change returns the requested object and the spec that is already delivered, if any. The delivered
 // spec was granted or approved earlier. old is nil for a new object.
-func change(obj, old *rbac.ClusterPermission) (*rbacv1alpha1.ClusterPermission, *rbacv1alpha1.ClusterPermissionSpec, error) {
-	permission, err := versioned(obj)
-	if err != nil || old == nil {
-		return permission, nil, err
+func change(obj, old *rbac.ClusterPermission) (*rbacv1alpha1.ClusterPermission, *rbacv1alpha1.ClusterPermissionSpec) {
+	if old == nil {
+		return versioned(obj), nil
 	}
-	stored, err := versioned(old)
-	if err != nil {
-		return nil, nil, err
-	}
-	delivered, _ := stored.Delivered()
-	return permission, delivered, nil
+	delivered, _ := versioned(old).Delivered()
+	return versioned(obj), delivered
 }
 
 // refusal returns the grants that obj adds to the delivered spec and that the caller may not make.
 func (g *grants) refusal(ctx context.Context, obj, old *rbac.ClusterPermission) (*escalation.Refusal, error) {
-	permission, delivered, err := change(obj, old)
-	if err != nil {
-		return nil, err
-	}
+	permission, delivered := change(obj, old)
 	ctx, span := tracing.Start(ctx, "Check escalation",
 		tracing.Text("clusterpermission.namespace", permission.Namespace), tracing.Text("clusterpermission.name", permission.Name))
 	refusal, err := g.checker.Check(ctx, permission, delivered)
@@ -123,10 +112,7 @@ func isPending(c *rbac.ClusterPermission) bool {
 // checkReads refuses references to hub roles that the caller may not read, since the ManifestWork
 // contains their rules, and selectors of hub namespaces that the caller may not list.
 func (g *grants) checkReads(ctx context.Context, obj, old *rbac.ClusterPermission) error {
-	permission, delivered, err := change(obj, old)
-	if err != nil {
-		return err
-	}
+	permission, delivered := change(obj, old)
 	var added []rbacv1alpha1.HubRoleRef
 	for _, ref := range ptr.Deref(permission.Spec.RoleRefs, nil) {
 		if delivered == nil || !slices.Contains(ptr.Deref(delivered.RoleRefs, nil), ref) {
@@ -178,10 +164,10 @@ func (g *grants) prepare(ctx context.Context, obj, old *rbac.ClusterPermission) 
 		return
 	}
 	if obj.Status.Approval == nil {
-		obj.Status.Approval = &rbac.Approval{}
+		obj.Status.Approval = &rbacv1alpha1.Approval{}
 	}
 	obj.Status.Approval.Delivered = deliveredGeneration(old)
-	obj.Status.Approval.Pending = &rbac.PendingGeneration{Generation: generation, RequestedBy: definition.Caller(ctx), RequestedAt: metav1.Now()}
+	obj.Status.Approval.Pending = &rbacv1alpha1.PendingGeneration{Generation: generation, RequestedBy: definition.Caller(ctx), RequestedAt: metav1.Now()}
 }
 
 // needsApproval reports whether a new or changed spec has to be approved.
@@ -191,8 +177,7 @@ func (g *grants) needsApproval(ctx context.Context, obj, old *rbac.ClusterPermis
 	}
 	if isPending(old) {
 		// The author of a patch may not have seen the pending spec that the patch keeps.
-		permission, delivered, err := change(obj, old)
-		return err != nil || escalation.More(permission, delivered)
+		return escalation.More(change(obj, old))
 	}
 	if g.check != Approve {
 		return false
@@ -205,20 +190,18 @@ func (g *grants) needsApproval(ctx context.Context, obj, old *rbac.ClusterPermis
 }
 
 // deliveredGeneration returns the generation that a stored ClusterPermission delivers, or nil.
-func deliveredGeneration(old *rbac.ClusterPermission) *rbac.DeliveredGeneration {
+func deliveredGeneration(old *rbac.ClusterPermission) *rbacv1alpha1.DeliveredGeneration {
 	switch {
 	case old == nil:
 		return nil
 	case !isPending(old):
-		return &rbac.DeliveredGeneration{Generation: old.Generation, Spec: *old.Spec.DeepCopy()}
+		return &rbacv1alpha1.DeliveredGeneration{Generation: old.Generation, Spec: *old.Spec.DeepCopy()}
 	}
 	return old.Status.Approval.Delivered.DeepCopy()
 }
 
-func versioned(obj *rbac.ClusterPermission) (*rbacv1alpha1.ClusterPermission, error) {
-	out := &rbacv1alpha1.ClusterPermission{}
-	if err := scheme.Scheme.Convert(obj, out, nil); err != nil {
-		return nil, apierrors.NewInternalError(fmt.Errorf("converting a ClusterPermission: %w", err))
-	}
-	return out, nil
+// versioned returns a shallow copy of an object in the served version.
+func versioned(obj *rbac.ClusterPermission) *rbacv1alpha1.ClusterPermission {
+	out := rbacv1alpha1.ClusterPermission(*obj)
+	return &out
 }

@@ -123,10 +123,7 @@ func (r *renderedREST) subject(ctx context.Context, name string, w http.Response
 // checkReads refuses to show hub roles that the caller may not read, and the names of hub namespaces
 // that the caller may not list.
 func (r *renderedREST) checkReads(ctx context.Context, c *rbac.ClusterPermission) error {
-	permission, err := versioned(c)
-	if err != nil {
-		return err
-	}
+	permission := versioned(c)
 	if spec, _ := permission.Delivered(); spec != nil {
 		if err := escalation.Reads(ctx, r.grants.authorizer, c.Name, ptr.Deref(spec.RoleRefs, nil)); err != nil {
 			return err
@@ -152,8 +149,8 @@ func decodeProposal(w http.ResponseWriter, req *http.Request) (*rbac.ClusterPerm
 	if err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("reading the body: %v", err))
 	}
-	obj, gvk, err := strictCodecs.UniversalDecoder(rbac.SchemeGroupVersion).Decode(body, nil, nil)
-	proposal, ok := obj.(*rbac.ClusterPermission)
+	obj, gvk, err := strictCodecs.UniversalDecoder(rbacv1alpha1.SchemeGroupVersion).Decode(body, nil, nil)
+	proposal, ok := obj.(*rbacv1alpha1.ClusterPermission)
 	if gvk != nil && (err != nil && runtime.IsNotRegisteredError(err) || err == nil && !ok) {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the body must be a ClusterPermission of %[3]s, not a %[1]s of %[2]s",
 			gvk.Kind, gvk.GroupVersion(), rbacv1alpha1.SchemeGroupVersion))
@@ -161,7 +158,7 @@ func decodeProposal(w http.ResponseWriter, req *http.Request) (*rbac.ClusterPerm
 	if err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the body is not a ClusterPermission: %v", err))
 	}
-	return proposal, nil
+	return (*rbac.ClusterPermission)(proposal), nil
 }
 
 // singleDocument returns the only YAML document of a body. It refuses several documents, because the
@@ -204,13 +201,13 @@ func (r *renderedREST) checkProposal(ctx context.Context, name string, proposal,
 	if proposal.Name != name {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), proposal.Name, "must be the name in the URL"))
 	}
-	proposal.Status = rbac.ClusterPermissionStatus{}
+	proposal.Status = rbacv1alpha1.ClusterPermissionStatus{}
 	if stored != nil {
 		proposal.UID = stored.UID
-		errs = append(errs, validation.ValidateClusterPermissionUpdate(proposal, stored)...)
+		errs = append(errs, validation.ClusterPermission.Update(proposal, stored)...)
 	} else {
 		proposal.UID = proposalUID
-		errs = append(errs, validation.ValidateClusterPermission(proposal)...)
+		errs = append(errs, validation.ClusterPermission.New(proposal)...)
 	}
 	if len(errs) > 0 {
 		return apierrors.NewInvalid(kind, name, errs)

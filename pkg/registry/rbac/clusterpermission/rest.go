@@ -10,11 +10,12 @@ import (
 	"k8s.io/apiserver/pkg/util/dryrun"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
+	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
-var kind = rbac.SchemeGroupVersion.WithKind("ClusterPermission").GroupKind()
+var kind = rbacv1alpha1.SchemeGroupVersion.WithKind("ClusterPermission").GroupKind()
 
 // REST serves ClusterPermissions. After admission, when the object is complete, a write is rendered and authorized. After it
 // is stored, its ManifestWork is written.

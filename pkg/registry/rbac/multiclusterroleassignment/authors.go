@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
+	rbacv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1beta1"
 )
 
 // recordAuthors records the caller as the author of each role assignment that the write adds or changes. A change of
@@ -18,7 +19,7 @@ func recordAuthors(ctx context.Context, a, old *rbac.MulticlusterRoleAssignment)
 	if old != nil && equality.Semantic.DeepEqual(a.Spec, old.Spec) {
 		return
 	}
-	before := map[string]rbac.AssignmentAuthor{}
+	before := map[string]rbacv1beta1.AssignmentAuthor{}
 	if old != nil {
 		for _, author := range old.Status.Authors {
 			for _, name := range author.RoleAssignments {
@@ -28,14 +29,14 @@ func recordAuthors(ctx context.Context, a, old *rbac.MulticlusterRoleAssignment)
 	}
 	caller := callerOf(ctx)
 	changed := changedNames(a, old)
-	var authors []rbac.AssignmentAuthor
+	var authors []rbacv1beta1.AssignmentAuthor
 	for _, assignment := range a.Spec.RoleAssignments {
 		author, known := before[assignment.Name]
 		if changed[assignment.Name] || !known {
 			author = caller
 		}
 		author.RoleAssignments = nil
-		i := slices.IndexFunc(authors, func(other rbac.AssignmentAuthor) bool {
+		i := slices.IndexFunc(authors, func(other rbacv1beta1.AssignmentAuthor) bool {
 			other.RoleAssignments = nil
 			return reflect.DeepEqual(other, author)
 		})
@@ -48,12 +49,12 @@ func recordAuthors(ctx context.Context, a, old *rbac.MulticlusterRoleAssignment)
 }
 
 // callerOf returns the user of the request, without the identity of the credential, which expires.
-func callerOf(ctx context.Context) rbac.AssignmentAuthor {
+func callerOf(ctx context.Context) rbacv1beta1.AssignmentAuthor {
 	caller, known := request.UserFrom(ctx)
 	if !known {
-		return rbac.AssignmentAuthor{}
+		return rbacv1beta1.AssignmentAuthor{}
 	}
-	author := rbac.AssignmentAuthor{Username: caller.GetName(), UID: caller.GetUID(), Groups: caller.GetGroups()}
+	author := rbacv1beta1.AssignmentAuthor{Username: caller.GetName(), UID: caller.GetUID(), Groups: caller.GetGroups()}
 	for key, values := range caller.GetExtra() {
 		if key == user.CredentialIDKey {
 			continue
@@ -68,7 +69,7 @@ func callerOf(ctx context.Context) rbac.AssignmentAuthor {
 
 // changedNames returns the names of the role assignments that a write adds or changes.
 func changedNames(a, old *rbac.MulticlusterRoleAssignment) map[string]bool {
-	before := map[string]*rbac.RoleAssignment{}
+	before := map[string]*rbacv1beta1.RoleAssignment{}
 	if old != nil && equality.Semantic.DeepEqual(a.Spec.Subject, old.Spec.Subject) {
 		for i := range old.Spec.RoleAssignments {
 			before[old.Spec.RoleAssignments[i].Name] = &old.Spec.RoleAssignments[i]

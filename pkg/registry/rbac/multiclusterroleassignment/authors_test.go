@@ -9,13 +9,14 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
+	rbacv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1beta1"
 )
 
 // assigned returns a MulticlusterRoleAssignment with a role assignment for each pair of a name and a role.
 func assigned(subject string, roles ...string) *rbac.MulticlusterRoleAssignment {
-	a := &rbac.MulticlusterRoleAssignment{Spec: rbac.MulticlusterRoleAssignmentSpec{Subject: rbac.Subject{Kind: "User", Name: subject}}}
+	a := &rbac.MulticlusterRoleAssignment{Spec: rbacv1beta1.MulticlusterRoleAssignmentSpec{Subject: rbacv1beta1.Subject{Kind: "User", Name: subject}}}
 	for i := 0; i < len(roles); i += 2 {
-		a.Spec.RoleAssignments = append(a.Spec.RoleAssignments, rbac.RoleAssignment{Name: roles[i], ClusterRole: roles[i+1]})
+		a.Spec.RoleAssignments = append(a.Spec.RoleAssignments, rbacv1beta1.RoleAssignment{Name: roles[i], ClusterRole: roles[i+1]})
 	}
 	return a
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
 
@@ -20,6 +19,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/controllers/multiclusterroleassignment"
 	"open-cluster-management.io/hub-apiserver/pkg/quota"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+	render "open-cluster-management.io/hub-apiserver/pkg/render/roleassignment"
 )
 
 // Planner plans the grants of MulticlusterRoleAssignments.
@@ -48,8 +48,6 @@ func Definition(o Options) definition.Resource {
 		Name: "multiclusterroleassignments", Singular: "multiclusterroleassignment", Kind: "MulticlusterRoleAssignment",
 		ShortNames: []string{"mra"}, Categories: []string{"ocm"},
 		Versions: []schema.GroupVersion{rbacv1beta1.SchemeGroupVersion},
-		New:      func() runtime.Object { return &rbac.MulticlusterRoleAssignment{} },
-		NewList:  func() runtime.Object { return &rbac.MulticlusterRoleAssignmentList{} },
 		Strategy: &definition.Strategy[*rbac.MulticlusterRoleAssignment]{
 			Spec:   func(a *rbac.MulticlusterRoleAssignment) any { return &a.Spec },
 			Status: func(a *rbac.MulticlusterRoleAssignment) any { return &a.Status },
@@ -66,19 +64,15 @@ func Definition(o Options) definition.Resource {
 				}
 			},
 			PrepareForStatusUpdate: func(_ context.Context, a, _ *rbac.MulticlusterRoleAssignment) { a.Status.Preview = nil },
-			Validate:               validation.ValidateMulticlusterRoleAssignment,
-			ValidateUpdate:         validation.ValidateMulticlusterRoleAssignmentUpdate,
-			ValidateStatusUpdate:   validation.ValidateMulticlusterRoleAssignmentStatusUpdate,
-			ServerStatus: &definition.ServerStatus[*rbac.MulticlusterRoleAssignment]{
-				Name: "authors", Part: func(a *rbac.MulticlusterRoleAssignment) any { return &a.Status.Authors },
-			},
+			Rules:                  validation.MulticlusterRoleAssignment,
+			ServerStatus:           "authors",
 		},
 		Quota: quota.Limits{Objects: 1_000, Bytes: 32 << 20},
 		// The status names up to 5,000 clusters.
 		Limits: quota.ObjectLimits{StatusBytes: 512 << 10, StatusItems: 10_000},
 		Columns: definition.Columns[*rbac.MulticlusterRoleAssignment]{
 			{Name: "Subject", Description: "The subject that gets the roles.", Value: func(a *rbac.MulticlusterRoleAssignment) any {
-				return subjectOf(a)
+				return render.SubjectName(&a.Spec.Subject)
 			}},
 			{Name: "Roles", Description: "The ClusterRoles.", Value: roles},
 			{Name: "Clusters", Description: "The number of clusters that have applied all grants, and of all selected clusters.", Value: clusters},

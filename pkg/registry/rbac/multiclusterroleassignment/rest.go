@@ -18,7 +18,6 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
 	rbacv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1beta1"
-	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
 	"open-cluster-management.io/hub-apiserver/pkg/authz"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/callers"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/roleassignment"
@@ -28,7 +27,7 @@ import (
 )
 
 var (
-	kind = rbac.SchemeGroupVersion.WithKind("MulticlusterRoleAssignment").GroupKind()
+	kind = rbacv1beta1.SchemeGroupVersion.WithKind("MulticlusterRoleAssignment").GroupKind()
 
 	assignmentsPath = field.NewPath("spec", "roleAssignments")
 )
@@ -108,10 +107,7 @@ func (w *write) guard() definition.Guard[*rbac.MulticlusterRoleAssignment] {
 // check refuses role assignments that a write adds or changes and that the caller may not make. old is nil for a new
 // object.
 func (o *Options) check(ctx context.Context, a, old *rbac.MulticlusterRoleAssignment, pass *roleassignment.Pass) error {
-	assignment, err := versioned(a)
-	if err != nil {
-		return err
-	}
+	assignment := versioned(a)
 	changed := changedNames(a, old)
 	var errs field.ErrorList
 	for i := range assignment.Spec.RoleAssignments {
@@ -232,33 +228,17 @@ func (o *Options) preview(ctx context.Context, obj runtime.Object, pass *roleass
 	if !ok {
 		return nil
 	}
-	assignment, err := versioned(a)
-	if err != nil {
-		return err
-	}
+	assignment := versioned(a)
 	plan, err := o.plan(ctx, assignment, o.Refuse, pass, nil)
 	if err != nil {
 		return apierrors.NewInternalError(fmt.Errorf("selecting clusters: %w", err))
 	}
-	a.Status.Preview = &rbac.AssignmentPreview{}
-	if err := scheme.Scheme.Convert(plan.Preview(), a.Status.Preview, nil); err != nil {
-		return apierrors.NewInternalError(fmt.Errorf("converting a preview: %w", err))
-	}
+	a.Status.Preview = plan.Preview()
 	return nil
 }
 
-func versioned(a *rbac.MulticlusterRoleAssignment) (*rbacv1beta1.MulticlusterRoleAssignment, error) {
-	out := &rbacv1beta1.MulticlusterRoleAssignment{}
-	if err := scheme.Scheme.Convert(a, out, nil); err != nil {
-		return nil, apierrors.NewInternalError(fmt.Errorf("converting a MulticlusterRoleAssignment: %w", err))
-	}
-	return out, nil
-}
-
-func subjectOf(a *rbac.MulticlusterRoleAssignment) string {
-	assignment, err := versioned(a)
-	if err != nil {
-		return "<unknown>"
-	}
-	return render.SubjectName(&assignment.Spec.Subject)
+// versioned returns a shallow copy of an object in the served version.
+func versioned(a *rbac.MulticlusterRoleAssignment) *rbacv1beta1.MulticlusterRoleAssignment {
+	out := rbacv1beta1.MulticlusterRoleAssignment(*a)
+	return &out
 }

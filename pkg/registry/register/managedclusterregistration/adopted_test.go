@@ -17,7 +17,7 @@ import (
 func (h *hub) adoptsCluster(t *testing.T, name string) error {
 	t.Helper()
 	_, err := h.stores["ManagedCluster"].Import(t.Context(), &cluster.ManagedCluster{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("adopted-" + name)}, Spec: cluster.ManagedClusterSpec{HubAcceptsClient: true},
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("adopted-" + name)}, Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true},
 	}, definition.ImportOptions{Adopt: true})
 	return err
 }

@@ -5,7 +5,6 @@ package managedclusterregistration
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
 
@@ -41,12 +40,10 @@ func Definition(o Options) definition.Resource {
 		ClusterScoped: true,
 		ServerOwned:   true,
 		Versions:      []schema.GroupVersion{registerv1alpha1.SchemeGroupVersion},
-		New:           func() runtime.Object { return &registerv1alpha1.ManagedClusterRegistration{} },
-		NewList:       func() runtime.Object { return &registerv1alpha1.ManagedClusterRegistrationList{} },
 		Strategy: &definition.Strategy[*registerv1alpha1.ManagedClusterRegistration]{
-			Spec:     func(r *registerv1alpha1.ManagedClusterRegistration) any { return &r.Spec },
-			Status:   func(r *registerv1alpha1.ManagedClusterRegistration) any { return &r.Status },
-			Validate: validation.ValidateManagedClusterRegistration,
+			Spec:   func(r *registerv1alpha1.ManagedClusterRegistration) any { return &r.Spec },
+			Status: func(r *registerv1alpha1.ManagedClusterRegistration) any { return &r.Status },
+			Rules:  validation.ManagedClusterRegistration,
 			// A request to join may have created it.
 			Replaceable: registration.Replaceable,
 		},

@@ -71,11 +71,7 @@ func typed(obj runtime.Object, err error) (*registerv1alpha1.ManagedClusterRegis
 	if err != nil {
 		return nil, err
 	}
-	out, ok := obj.(*registerv1alpha1.ManagedClusterRegistration)
-	if !ok {
-		return nil, apierrors.NewInternalError(fmt.Errorf("unexpected type %T in the store of registrations", obj))
-	}
-	return out, nil
+	return obj.(*registerv1alpha1.ManagedClusterRegistration), nil
 }
 
 // Get implements registration.Records.
@@ -107,11 +103,7 @@ func (r *Records) Update(ctx context.Context, cluster string, change func(*regis
 
 func rewrite(ctx context.Context, store *definition.REST, name string, change func(*registerv1alpha1.ManagedClusterRegistration) error) (*registerv1alpha1.ManagedClusterRegistration, error) {
 	return typed(store.Rewrite(ctx, name, rest.DefaultUpdatedObjectInfo(nil), func(_ context.Context, _, old runtime.Object) (runtime.Object, error) {
-		current, err := typed(old, nil)
-		if err != nil {
-			return nil, err
-		}
-		current = current.DeepCopy()
+		current := old.(*registerv1alpha1.ManagedClusterRegistration).DeepCopy()
 		return current, change(current)
 	}, rest.ValidateAllObjectUpdateFunc, &metav1.UpdateOptions{}))
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
 // recordChoice records the user who chose the executor of a new ManifestWork. A ManifestWork that
@@ -17,7 +18,7 @@ func recordChoice(ctx context.Context, w *work.ManifestWork) {
 		return
 	}
 	by, at := chooser(ctx), metav1.Now().Rfc3339Copy()
-	w.Status.ExecutorChoice = &work.ExecutorChoice{ChosenBy: by, ChosenAt: at, SpecChangedBy: by, SpecChangedAt: at}
+	w.Status.ExecutorChoice = &workv1.ExecutorChoice{ChosenBy: by, ChosenAt: at, SpecChangedBy: by, SpecChangedAt: at}
 }
 
 // updateChoice records the user who changed the spec of a ManifestWork, and the user who
@@ -32,17 +33,17 @@ func updateChoice(ctx context.Context, w, old *work.ManifestWork) {
 		return
 	}
 	if before == nil || !equality.Semantic.DeepEqual(w.Spec.Executor, old.Spec.Executor) {
-		before = &work.ExecutorChoice{ChosenBy: chooser(ctx), ChosenAt: metav1.Now().Rfc3339Copy()}
+		before = &workv1.ExecutorChoice{ChosenBy: chooser(ctx), ChosenAt: metav1.Now().Rfc3339Copy()}
 	}
 	choice := before.DeepCopy()
 	choice.SpecChangedBy, choice.SpecChangedAt = chooser(ctx), metav1.Now().Rfc3339Copy()
 	w.Status.ExecutorChoice = choice
 }
 
-func chooser(ctx context.Context) work.ExecutorChooser {
+func chooser(ctx context.Context) workv1.ExecutorChooser {
 	caller, known := request.UserFrom(ctx)
 	if !known {
-		return work.ExecutorChooser{} // the guard refuses a request without a user
+		return workv1.ExecutorChooser{} // the guard refuses a request without a user
 	}
-	return work.ExecutorChooser{Username: caller.GetName(), UID: caller.GetUID()}
+	return workv1.ExecutorChooser{Username: caller.GetName(), UID: caller.GetUID()}
 }

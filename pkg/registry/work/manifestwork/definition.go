@@ -8,9 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
@@ -24,7 +22,7 @@ import (
 type Executors interface {
 	// Check returns an error if the caller may not write the spec of a ManifestWork. executor is the
 	// executor of the spec, which is nil if it has none. former are executors that the write replaces.
-	Check(ctx context.Context, namespace, name string, executor *work.ManifestWorkExecutor, former ...*work.ManifestWorkExecutor) error
+	Check(ctx context.Context, namespace, name string, executor *workv1.ManifestWorkExecutor, former ...*workv1.ManifestWorkExecutor) error
 	// CheckOwners returns an error if the caller may not add owner references to a ManifestWork.
 	CheckOwners(ctx context.Context, namespace, name string) error
 }
@@ -43,15 +41,10 @@ func Definition(o Options) definition.Resource {
 		Name: "manifestworks", Singular: "manifestwork", Kind: "ManifestWork",
 		ShortNames: []string{"mw"}, Categories: []string{"ocm"},
 		Versions: []schema.GroupVersion{workv1.SchemeGroupVersion},
-		New:      func() runtime.Object { return &work.ManifestWork{} },
-		NewList:  func() runtime.Object { return &work.ManifestWorkList{} },
 		Strategy: &definition.Strategy[*work.ManifestWork]{
-			Spec:   func(w *work.ManifestWork) any { return &w.Spec },
-			Status: func(w *work.ManifestWork) any { return &w.Status },
-			ServerStatus: &definition.ServerStatus[*work.ManifestWork]{
-				Name: "executorChoice",
-				Part: func(w *work.ManifestWork) any { return &w.Status.ExecutorChoice },
-			},
+			Spec:         func(w *work.ManifestWork) any { return &w.Spec },
+			Status:       func(w *work.ManifestWork) any { return &w.Status },
+			ServerStatus: "executorChoice",
 			// The caller of an import vouches for the executor.
 			PrepareForImport: recordChoice,
 			PrepareForCreate: func(ctx context.Context, w *work.ManifestWork) {
@@ -66,13 +59,7 @@ func Definition(o Options) definition.Resource {
 					tracing.Annotate(ctx, &w.ObjectMeta, workv1.TraceparentAnnotation)
 				}
 			},
-			Validate: func(w *work.ManifestWork) field.ErrorList {
-				return validation.ValidateManifestWork(w, o.LimitBytes)
-			},
-			ValidateUpdate: func(w, old *work.ManifestWork) field.ErrorList {
-				return validation.ValidateManifestWorkUpdate(w, old, o.LimitBytes)
-			},
-			ValidateStatusUpdate: validation.ValidateManifestWorkStatusUpdate,
+			Rules: validation.ManifestWork(o.LimitBytes),
 			SelectableFields: map[string]func(*work.ManifestWork) string{
 				"spec.executor.subject.serviceAccount.namespace": func(w *work.ManifestWork) string { return executor(w).Namespace },
 				"spec.executor.subject.serviceAccount.name":      func(w *work.ManifestWork) string { return executor(w).Name },
@@ -131,9 +118,9 @@ func addsOwner(w, old *work.ManifestWork) bool {
 	})
 }
 
-func executor(w *work.ManifestWork) work.ManifestWorkSubjectServiceAccount {
+func executor(w *work.ManifestWork) workv1.ManifestWorkSubjectServiceAccount {
 	if w.Spec.Executor == nil || w.Spec.Executor.Subject.ServiceAccount == nil {
-		return work.ManifestWorkSubjectServiceAccount{}
+		return workv1.ManifestWorkSubjectServiceAccount{}
 	}
 	return *w.Spec.Executor.Subject.ServiceAccount
 }

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
 func TestKeepStoredJSON(t *testing.T) {
@@ -31,7 +32,7 @@ func TestKeepStoredJSON(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			with := func(text string) *work.ManifestWork {
 				w := &work.ManifestWork{}
-				w.Spec.Workload.Manifests = []work.Manifest{{RawExtension: runtime.RawExtension{Raw: []byte(text)}}}
+				w.Spec.Workload.Manifests = []workv1.Manifest{{RawExtension: runtime.RawExtension{Raw: []byte(text)}}}
 				return w
 			}
 			w, old := with(test.written), with(test.stored)

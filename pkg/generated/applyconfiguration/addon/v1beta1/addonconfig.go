@@ -4,15 +4,19 @@
 
 package v1beta1
 
+import (
+	v1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/applyconfiguration/addon/v1alpha1"
+)
+
 // AddOnConfigApplyConfiguration represents a declarative configuration of the AddOnConfig type for use
 // with apply.
 //
 // AddOnConfig refers to a configuration of an add-on.
 type AddOnConfigApplyConfiguration struct {
 	// The kind of the configuration.
-	ConfigGroupResourceApplyConfiguration `json:""`
+	v1alpha1.ConfigGroupResourceApplyConfiguration `json:""`
 	// The configuration.
-	ConfigReferentApplyConfiguration `json:""`
+	v1alpha1.ConfigReferentApplyConfiguration `json:""`
 }
 
 // AddOnConfigApplyConfiguration constructs a declarative configuration of the AddOnConfig type for use with

@@ -4,13 +4,17 @@
 
 package v1beta1
 
+import (
+	v1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/applyconfiguration/addon/v1alpha1"
+)
+
 // ConfigSpecHashApplyConfiguration represents a declarative configuration of the ConfigSpecHash type for use
 // with apply.
 //
 // ConfigSpecHash refers to a configuration with the hash of its spec.
 type ConfigSpecHashApplyConfiguration struct {
 	// The namespace and name of the configuration.
-	ConfigReferentApplyConfiguration `json:""`
+	v1alpha1.ConfigReferentApplyConfiguration `json:""`
 	// specHash is the hash of the spec of the configuration.
 	SpecHash *string `json:"specHash,omitempty"`
 }

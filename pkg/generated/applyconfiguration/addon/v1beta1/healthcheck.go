@@ -5,7 +5,7 @@
 package v1beta1
 
 import (
-	addonv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1beta1"
+	v1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
 )
 
 // HealthCheckApplyConfiguration represents a declarative configuration of the HealthCheck type for use
@@ -15,7 +15,7 @@ import (
 type HealthCheckApplyConfiguration struct {
 	// mode is Lease or Customized. With Lease, the registration agent reads the Lease of the add-on. With
 	// Customized, the add-on reports its condition Available itself. Defaults to Lease.
-	Mode *addonv1beta1.HealthCheckMode `json:"mode,omitempty"`
+	Mode *v1alpha1.HealthCheckMode `json:"mode,omitempty"`
 }
 
 // HealthCheckApplyConfiguration constructs a declarative configuration of the HealthCheck type for use with
@@ -27,7 +27,7 @@ func HealthCheck() *HealthCheckApplyConfiguration {
 // WithMode sets the Mode field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Mode field is set to the value of the last call.
-func (b *HealthCheckApplyConfiguration) WithMode(value addonv1beta1.HealthCheckMode) *HealthCheckApplyConfiguration {
+func (b *HealthCheckApplyConfiguration) WithMode(value v1alpha1.HealthCheckMode) *HealthCheckApplyConfiguration {
 	b.Mode = &value
 	return b
 }

@@ -6,6 +6,7 @@ package v1beta1
 
 import (
 	intstr "k8s.io/apimachinery/pkg/util/intstr"
+	v1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/applyconfiguration/addon/v1alpha1"
 )
 
 // RolloutAllApplyConfiguration represents a declarative configuration of the RolloutAll type for use
@@ -13,7 +14,7 @@ import (
 //
 // RolloutAll contains the settings of a rollout to all clusters at once.
 type RolloutAllApplyConfiguration struct {
-	RolloutConfigApplyConfiguration `json:""`
+	v1alpha1.RolloutConfigApplyConfiguration `json:""`
 }
 
 // RolloutAllApplyConfiguration constructs a declarative configuration of the RolloutAll type for use with

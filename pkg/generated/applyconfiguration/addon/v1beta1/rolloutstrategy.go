@@ -5,7 +5,7 @@
 package v1beta1
 
 import (
-	addonv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1beta1"
+	v1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
 )
 
 // RolloutStrategyApplyConfiguration represents a declarative configuration of the RolloutStrategy type for use
@@ -14,7 +14,7 @@ import (
 // RolloutStrategy specifies how a change is rolled out.
 type RolloutStrategyApplyConfiguration struct {
 	// type is All, Progressive or ProgressivePerGroup. Defaults to All.
-	Type *addonv1beta1.RolloutType `json:"type,omitempty"`
+	Type *v1alpha1.RolloutType `json:"type,omitempty"`
 	// all contains the settings for type All.
 	All *RolloutAllApplyConfiguration `json:"all,omitempty"`
 	// progressive contains the settings for type Progressive.
@@ -32,7 +32,7 @@ func RolloutStrategy() *RolloutStrategyApplyConfiguration {
 // WithType sets the Type field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Type field is set to the value of the last call.
-func (b *RolloutStrategyApplyConfiguration) WithType(value addonv1beta1.RolloutType) *RolloutStrategyApplyConfiguration {
+func (b *RolloutStrategyApplyConfiguration) WithType(value v1alpha1.RolloutType) *RolloutStrategyApplyConfiguration {
 	b.Type = &value
 	return b
 }

@@ -1,0 +1,3 @@
+package v1beta2
+
+func init() { localSchemeBuilder.Register(RegisterDefaults) }
