@@ -7,7 +7,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	kubeinformers "k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -51,9 +50,9 @@ type assembly struct {
 	virtual     []definition.Virtual
 }
 
-// New builds the server. Nothing runs before Server.Run.
-func (c CompletedConfig) New() (*Server, error) {
-	a := &assembly{CompletedConfig: c, reviews: callers.NewReviews(), server: &Server{extra: c.extra, watches: &definition.Watches{}, restored: &restoredData{}}}
+// New builds the server of the data of AwaitData. Nothing runs before Server.Run.
+func (c CompletedConfig) New(data *Data) (*Server, error) {
+	a := &assembly{CompletedConfig: c, reviews: callers.NewReviews(), server: &Server{Data: data, watches: &definition.Watches{}}}
 	for _, step := range []func() error{
 		a.connect, a.deliver, a.register, a.store, a.search, a.install, a.control, a.server.addHooks,
 	} {
@@ -67,13 +66,10 @@ func (c CompletedConfig) New() (*Server, error) {
 	return a.server, nil
 }
 
-// connect builds the clients and informers, and the authentication of requests that the hub forwards.
+// connect builds the informers, and the authentication of requests that the hub forwards.
 func (a *assembly) connect() (err error) {
 	s := a.server
-	if s.hub, err = kubernetes.NewForConfig(a.hub); err != nil {
-		return fmt.Errorf("building the client of the hub: %w", err)
-	}
-	if serving := a.generic.SecureServing; serving != nil && serving.ClientCA != nil {
+	if serving := a.generic.SecureServing; serving.ClientCA != nil {
 		serving.ClientCA = &loadedCA{CAContentProvider: serving.ClientCA, hub: s.hub}
 	}
 	if authentication := &a.generic.Authentication; authentication.RequestHeaderConfig != nil {
@@ -83,9 +79,6 @@ func (a *assembly) connect() (err error) {
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: s.hub.EventsV1()})
 	s.events, a.recorder = broadcaster, broadcaster.NewRecorder(scheme.Scheme, serverName)
 	if s.certificate, err = a.servingCertificate(s.hub, broadcaster); err != nil {
-		return err
-	}
-	if s.clients, err = a.clients(); err != nil {
 		return err
 	}
 	s.informers = s.clients.informers()
@@ -131,9 +124,8 @@ func (a *assembly) store() (err error) {
 		assignments = s.assignments.options
 	}
 	executors, bindings := a.executors(s.clients, s.hub, a.deliverer.Sources)
-	s.restored.guard(&a.generic)
 	a.table = Resources(Dependencies{
-		Restore: s.restored.id,
+		Restore: s.restore,
 		Permissions: clusterpermission.Options{
 			Delivery:        a.deliverer,
 			Authorizer:      a.reviews.ForUsers(a.extra.Reviewer),
@@ -208,9 +200,7 @@ func (a *assembly) install() (err error) {
 	if err := s.generic.InstallAPIGroups(groups...); err != nil {
 		return fmt.Errorf("installing the API groups: %w", err)
 	}
-	s.stored, s.clusterStore = storedVersions(a.table), clusterStore(a.table, a.generic.RESTOptionsGetter)
-	s.etcd, err = connectEtcd(a.table, a.generic.RESTOptionsGetter, a.extra.EtcdFailover != nil)
-	return err
+	return nil
 }
 
 // control builds the controllers that run on the leader.

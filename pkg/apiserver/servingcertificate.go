@@ -14,7 +14,7 @@ import (
 // servingCertificate makes the server serve the certificate of a Secret, and returns the controller that
 // keeps it. It returns nil if the server does not manage its certificate.
 func (c CompletedConfig) servingCertificate(hub kubernetes.Interface, broadcaster events.EventBroadcaster) (*servingcert.Controller, error) {
-	if c.extra.ServingCertificate == nil || c.generic.SecureServing == nil {
+	if c.extra.ServingCertificate == nil {
 		return nil, nil
 	}
 	client, err := aggregator.NewForConfig(c.hub)

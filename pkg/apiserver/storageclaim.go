@@ -2,8 +2,8 @@ package apiserver
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,13 +12,15 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
 )
 
 const (
-	storageClaimSeconds  = 30
-	storageClaimPeriod   = 8 * time.Second
-	storageClaimTimeout  = 5 * time.Second
-	storageClaimPatience = time.Minute
+	storageClaimSeconds = 30
+	storageClaimPeriod  = 8 * time.Second
+	storageClaimTimeout = 5 * time.Second
+	searchClaimID       = "id"
 )
 
 // claimed is a kind of data that only one server may have.
@@ -56,45 +58,37 @@ func (e *takenError) Error() string {
 	return fmt.Sprintf(e.claimed.refusal, e.holder, e.renewed.Format(time.RFC3339))
 }
 
-// take acquires the claim. It waits for the API server of the hub, but not for another server.
-func (c *storageClaim) take(ctx context.Context) error {
-	var last, logged error
-	err := wait.PollUntilContextTimeout(ctx, time.Second, storageClaimPatience, true, func(ctx context.Context) (bool, error) {
-		last = c.renew(ctx)
-		if taken := (*takenError)(nil); errors.As(last, &taken) {
-			return false, taken
-		}
-		if last != nil && (logged == nil || last.Error() != logged.Error()) {
-			logged = last
-			klog.FromContext(ctx).Info("Waiting for the hub to store the Lease of this server", "reason", last)
-		}
-		return last == nil, nil
-	})
-	if err != nil && last != nil {
-		return fmt.Errorf("claiming the hub: %w", last)
+// claims returns the claims that a server with these options needs.
+func (c CompletedConfig) claims(hub kubernetes.Interface) ([]*storageClaim, error) {
+	switch {
+	case c.extra.Embedded != nil:
+		return []*storageClaim{{hub, c.extra.Namespace, etcdClaim, c.extra.Embedded.StorageID()}}, nil
+	case !c.searched() || c.extra.Search.Engine != EmbeddedSearch:
+		return nil, nil
 	}
-	return err
+	id, err := etcd.ReadStorageID(filepath.Join(c.extra.Search.DataDir, searchClaimID))
+	if err != nil {
+		return nil, fmt.Errorf("identity of the search data: %w", err)
+	}
+	return []*storageClaim{{hub, c.extra.Namespace, searchClaim, id}}, nil
 }
 
-// keep renews the claim until ctx ends. It returns an error if another server has taken the claim. If the
-// API server of the hub does not respond, the server continues to serve.
+// keep renews the claim until ctx ends, or returns a takenError if another server has taken the claim. If the API server of
+// the hub does not respond, the server continues to serve.
 func (c *storageClaim) keep(ctx context.Context) error {
-	err := wait.PollUntilContextCancel(ctx, storageClaimPeriod, false, func(ctx context.Context) (bool, error) {
+	return wait.PollUntilContextCancel(ctx, storageClaimPeriod, false, func(ctx context.Context) (bool, error) {
 		err := c.renew(ctx)
-		if taken := (*takenError)(nil); errors.As(err, &taken) {
-			return false, taken
+		if mustNotServe(err) {
+			return false, err
 		}
 		if err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Failed to renew the Lease of this server on the hub")
 		}
 		return false, nil
 	})
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
 }
 
+// renew acquires or renews the claim. It returns a takenError if a server with other data holds it.
 func (c *storageClaim) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storageClaimTimeout)
 	defer cancel()

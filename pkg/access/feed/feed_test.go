@@ -442,11 +442,16 @@ func TestHub(t *testing.T) {
 	factory := kubeinformers.NewSharedInformerFactory(client, 0)
 	informers := factory.Rbac().V1()
 	f := &fleet{t: t, index: access.New()}
-	others := make(chan bool, 1)
+	var reviewed atomic.Int64
 	feed, err := NewHub(HubConfig{
 		Index: f.index, Cluster: hub,
-		Informers:        []cache.SharedIndexInformer{informers.Roles().Informer(), informers.ClusterRoles().Informer(), informers.RoleBindings().Informer(), informers.ClusterRoleBindings().Informer()},
-		OtherAuthorizers: func(context.Context) (bool, error) { return <-others, nil },
+		Informers: []cache.SharedIndexInformer{informers.Roles().Informer(), informers.ClusterRoles().Informer(), informers.RoleBindings().Informer(), informers.ClusterRoleBindings().Informer()},
+		OtherAuthorizers: func() (bool, time.Time) {
+			if reviewed.Load() == 0 {
+				return false, time.Time{}
+			}
+			return false, time.Unix(reviewed.Load(), 0)
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -461,7 +466,9 @@ func TestHub(t *testing.T) {
 	defer factory.Shutdown()
 	defer cancel()
 	f.wants(hub, "alice", access.Unknown, "authorizers of the hub")
-	others <- false
+	reviewed.Store(time.Now().Add(-reviewValidity).Unix())
+	f.wants(hub, "alice", access.Unknown, "does not answer")
+	reviewed.Store(time.Now().Unix())
 	f.wants(hub, "alice", access.Denied, "")
 	made, err := client.RbacV1().RoleBindings("prod").Create(ctx, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "readers", Namespace: "prod"},

@@ -3,29 +3,20 @@ package feed
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/hub-apiserver/pkg/access"
 )
 
 const (
-	// synced is the interval at which the informers are checked until they have listed all objects, and reviewCheck the
-	// interval at which the age of the last review is checked.
-	synced      = 50 * time.Millisecond
-	reviewCheck = time.Minute
-	// reviewPeriod is the interval between reviews of the authorizers of the hub. reviewValidity is the time for which
-	// a result is used.
-	reviewPeriod   = 5 * time.Minute
+	// hubPeriod is the interval at which the state of the hub is checked.
+	hubPeriod = 200 * time.Millisecond
+	// reviewValidity is the time for which a review of the authorizers of the hub is used.
 	reviewValidity = 15 * time.Minute
 )
-
-// reviewBackoff is the delay after a failed review.
-var reviewBackoff = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 7, Cap: time.Minute}
 
 // HubConfig contains the dependencies of a HubFeed. All fields are required.
 type HubConfig struct {
@@ -34,19 +25,16 @@ type HubConfig struct {
 	Cluster string
 	// Informers are those of the roles and bindings of the hub. Their owner starts them.
 	Informers []cache.SharedIndexInformer
-	// OtherAuthorizers reports whether the hub asks another authorizer than RBAC.
-	OtherAuthorizers func(context.Context) (bool, error)
+	// OtherAuthorizers reports whether the hub asks another authorizer than RBAC, and when it was reviewed, or the zero time.
+	OtherAuthorizers func() (others bool, reviewed time.Time)
 }
 
 // HubFeed fills the index with the RBAC of the hub.
 type HubFeed struct {
 	config        HubConfig
 	registrations []cache.ResourceEventHandlerRegistration
-
-	// The goroutine of Run owns the following fields.
-	reviewed time.Time
-	others   bool
-	state    access.State
+	// state is the state that the index has.
+	state access.State
 }
 
 // NewHub returns a HubFeed. It follows the informers from now on.
@@ -79,26 +67,7 @@ func (f *HubFeed) event(obj any, gone bool) {
 
 // Run sets the state of the hub until ctx ends.
 func (f *HubFeed) Run(ctx context.Context) {
-	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("access-hub-feed"))
-	reviews := make(chan bool)
-	var reviewer sync.WaitGroup
-	defer reviewer.Wait()
-	reviewer.Go(func() { f.review(ctx, reviews) })
-	ticker := time.NewTicker(synced)
-	defer ticker.Stop()
-	for {
-		if f.hasSynced() {
-			ticker.Reset(reviewCheck)
-		}
-		f.publish()
-		select {
-		case <-ctx.Done():
-			return
-		case f.others = <-reviews:
-			f.reviewed = time.Now()
-		case <-ticker.C:
-		}
-	}
+	wait.UntilWithContext(ctx, func(context.Context) { f.publish() }, hubPeriod)
 }
 
 func (f *HubFeed) hasSynced() bool {
@@ -111,39 +80,19 @@ func (f *HubFeed) hasSynced() bool {
 }
 
 func (f *HubFeed) publish() {
-	state := access.State{Known: true, OtherAuthorizers: f.others}
+	others, reviewed := f.config.OtherAuthorizers()
+	state := access.State{Known: true, OtherAuthorizers: others}
 	switch {
 	case !f.hasSynced():
 		state = access.State{Reason: "the server has not listed the roles and bindings of the hub yet"}
-	case f.reviewed.IsZero():
+	case reviewed.IsZero():
 		state = access.State{Reason: "the authorizers of the hub are not known yet"}
-	case time.Since(f.reviewed) > reviewValidity:
+	case time.Since(reviewed) > reviewValidity:
 		state = access.State{Reason: "the hub does not answer the server"}
 	}
 	if state != f.state {
 		f.state = state
 		f.config.Index.SetState(f.config.Cluster, state)
-	}
-}
-
-// review periodically asks for the authorizers of the hub until ctx ends.
-func (f *HubFeed) review(ctx context.Context, results chan<- bool) {
-	backoff := reviewBackoff
-	for ctx.Err() == nil {
-		delay := wait.Jitter(reviewPeriod, 0.2)
-		others, err := f.config.OtherAuthorizers(ctx)
-		if err != nil {
-			delay = backoff.Step()
-			klog.FromContext(ctx).V(2).Info("Cannot review the authorizers of the hub yet", "err", err, "retryAfter", delay)
-		} else {
-			backoff = reviewBackoff
-			select {
-			case results <- others:
-			case <-ctx.Done():
-				return
-			}
-		}
-		pause(ctx, delay)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
@@ -81,6 +82,23 @@ func (c *Clusters) Close() error {
 		errs = append(errs, client.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// eachMember calls a function for all members in parallel, and returns the errors by the URLs of the members.
+func (c *Clusters) eachMember(call func(member string, client *clientv3.Client) error) map[string]error {
+	errs := map[string]error{}
+	var mu sync.Mutex
+	var calls sync.WaitGroup
+	for member, client := range c.members {
+		calls.Go(func() {
+			err := call(member, client)
+			mu.Lock()
+			defer mu.Unlock()
+			errs[member] = err
+		})
+	}
+	calls.Wait()
+	return errs
 }
 
 func newClient(config storagebackend.TransportConfig, servers []string, options ...grpc.DialOption) (*clientv3.Client, error) {

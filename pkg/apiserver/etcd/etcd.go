@@ -231,5 +231,5 @@ func ReadStorageID(path string) (string, error) {
 		return "", err
 	}
 	fresh := uuid.NewString()
-	return fresh, os.WriteFile(path, []byte(fresh), 0o600)
+	return fresh, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(fresh), 0o600))
 }

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -38,45 +35,28 @@ func (e *VersionError) Error() string {
 		e.Endpoint, e.Version, MinimumVersion, MinimumVersion)
 }
 
-// CheckVersions reads the version of each member. It returns a VersionError if a member is too old. It returns the
-// endpoints that do not respond within some seconds: a server must start while a member is down.
-func (c *Clusters) CheckVersions(ctx context.Context) (silent []string, err error) {
-	return c.checkVersions(ctx, slices.Collect(maps.Keys(c.members)))
-}
-
-func (c *Clusters) checkVersions(ctx context.Context, endpoints []string) (silent []string, err error) {
+// CheckVersions reads the version of each member. It returns a VersionError if a member is too old, and false if one does not
+// respond within some seconds.
+func (c *Clusters) CheckVersions(ctx context.Context) (all bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
-	errs := make([]error, len(endpoints))
-	var checks sync.WaitGroup
-	for i, endpoint := range endpoints {
-		checks.Go(func() { errs[i] = checkVersion(ctx, c.members[endpoint], endpoint) })
-	}
-	checks.Wait()
+	errs := c.eachMember(func(endpoint string, client *clientv3.Client) error { return checkVersion(ctx, client, endpoint) })
 	var tooOld []error
-	for i, err := range errs {
+	all = true
+	for endpoint, err := range errs {
 		if outdated := (*VersionError)(nil); errors.As(err, &outdated) {
 			tooOld = append(tooOld, err)
 		} else if err != nil {
-			klog.FromContext(ctx).Info("Cannot read the version of an etcd member yet", "endpoint", endpoints[i], "reason", err)
-			silent = append(silent, endpoints[i])
+			klog.FromContext(ctx).Info("Cannot read the version of an etcd member yet", "endpoint", endpoint, "reason", err)
+			all = false
 		}
 	}
-	return silent, errors.Join(tooOld...)
+	return all, errors.Join(tooOld...)
 }
 
-// AwaitVersions checks the members that did not respond to CheckVersions, until each of them has responded or ctx
-// ends. It returns a VersionError if a member is too old.
-func (c *Clusters) AwaitVersions(ctx context.Context, silent []string) error {
-	err := wait.PollUntilContextCancel(ctx, versionPeriod, false, func(ctx context.Context) (bool, error) {
-		var err error
-		silent, err = c.checkVersions(ctx, silent)
-		return len(silent) == 0, err
-	})
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
+// AwaitVersions calls CheckVersions until all members have responded, a member is too old, or ctx ends.
+func (c *Clusters) AwaitVersions(ctx context.Context) error {
+	return wait.PollUntilContextCancel(ctx, versionPeriod, false, c.CheckVersions)
 }
 
 func checkVersion(ctx context.Context, client *clientv3.Client, endpoint string) error {

@@ -53,10 +53,9 @@ type Config struct {
 	// Authorizer decides for the hub; it may be nil in mode RBAC. Its cache adds to
 	// ReviewTTL, so it should not have one.
 	Authorizer authorizer.Authorizer
-	// RulesReview sends a SelfSubjectRulesReview and returns whether its result is
-	// incomplete, which shows that the hub has an authorizer other than RBAC. It is
+	// ReviewAuthorizers reviews whether the hub asks another authorizer than RBAC. It is
 	// required in mode Auto.
-	RulesReview func(ctx context.Context) (incomplete bool, err error)
+	ReviewAuthorizers func(context.Context) (others bool, err error)
 	// HubClasses returns the classes of the hub's resources and their version, which
 	// changes when they do. It may be nil in mode RBAC.
 	HubClasses func(ctx context.Context) ([]Class, uint64, error)
@@ -103,8 +102,9 @@ type Compiler struct {
 	// rbacDecides is set while RBAC alone decides on the hub. distrusted is set
 	// permanently once a decision of the hub differed from its RBAC.
 	rbacDecides, distrusted atomic.Bool
-	// asked is set after the first check whether RBAC alone decides.
-	asked atomic.Bool
+	// asked is set after the first check whether RBAC alone decides. authorizers is the last result, or nil.
+	asked       atomic.Bool
+	authorizers atomic.Pointer[authorizers]
 	// deliveredSynced is set once the delivered RBAC of all clusters has been read.
 	deliveredSynced atomic.Bool
 	synced, stopped atomic.Bool
@@ -173,8 +173,8 @@ func (c *Config) complete() error {
 		return fmt.Errorf("mode %s requires informers of Roles, ClusterRoles, RoleBindings and ClusterRoleBindings", c.Mode)
 	case c.Mode != RBAC && !reviews:
 		return fmt.Errorf("mode %s requires Authorizer, HubClasses and Clusters", c.Mode)
-	case c.Mode == Auto && c.RulesReview == nil:
-		return fmt.Errorf("mode %s requires RulesReview", c.Mode)
+	case c.Mode == Auto && c.ReviewAuthorizers == nil:
+		return fmt.Errorf("mode %s requires ReviewAuthorizers", c.Mode)
 	case (c.Works == nil) != (c.Delivered == nil):
 		return errors.New("fields Works and Delivered must be set together")
 	case c.Reported != nil && c.Works == nil:

@@ -317,7 +317,7 @@ func TestNewValidates(t *testing.T) {
 		`unsupported mode "Guess"`:    func(c *visibility.Config) { c.Mode = "Guess" },
 		"requires informers of Roles": func(c *visibility.Config) { c.RoleBindings = nil },
 		"requires Authorizer":         func(c *visibility.Config) { c.Mode = visibility.Reviews },
-		"requires RulesReview": func(c *visibility.Config) {
+		"requires ReviewAuthorizers": func(c *visibility.Config) {
 			c.Mode, c.Authorizer = visibility.Auto, authorizer.AuthorizerFunc(nil)
 			c.HubClasses = func(context.Context) ([]visibility.Class, uint64, error) { return nil, 0, nil }
 			c.Clusters = func() []string { return nil }

@@ -30,28 +30,17 @@ func (c *Compiler) follow() error {
 			c.applied(obj, true)
 		},
 	}
-	informers := []cache.SharedIndexInformer{c.config.Roles, c.config.ClusterRoles, c.config.RoleBindings, c.config.ClusterRoleBindings}
-	for _, informer := range informers {
-		if err := c.followOne(informer, handler); err != nil {
-			return err
+	for _, informer := range []cache.SharedIndexInformer{c.config.Roles, c.config.ClusterRoles, c.config.RoleBindings, c.config.ClusterRoleBindings} {
+		if informer == nil {
+			continue
 		}
+		registration, err := informer.AddEventHandler(handler)
+		if err != nil {
+			c.unfollow()
+			return fmt.Errorf("following an informer: %w", err)
+		}
+		c.feeds = append(c.feeds, feed{informer, registration})
 	}
-	if c.delivered == nil {
-		return nil
-	}
-	return c.followOne(c.config.Works, c.delivered.handler())
-}
-
-func (c *Compiler) followOne(informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) error {
-	if informer == nil {
-		return nil
-	}
-	registration, err := informer.AddEventHandler(handler)
-	if err != nil {
-		c.unfollow()
-		return fmt.Errorf("following an informer: %w", err)
-	}
-	c.feeds = append(c.feeds, feed{informer, registration})
 	return nil
 }
 
@@ -84,8 +73,10 @@ func (c *Compiler) Run(ctx context.Context) {
 
 	var running wait.Group
 	defer running.Wait()
-	if c.config.Mode == Auto {
+	if c.config.ReviewAuthorizers != nil {
 		running.StartWithContext(ctx, c.watchMode)
+	}
+	if c.config.Mode == Auto {
 		running.StartWithContext(ctx, c.confirmSamples)
 	}
 	if c.config.Mode != RBAC {

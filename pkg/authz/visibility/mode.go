@@ -29,28 +29,41 @@ func (c *Compiler) asks(identity user.Info) bool {
 	return c.distrusted.Load() || !c.rbacDecides.Load() || slices.Contains(identity.GetGroups(), user.NodesGroup)
 }
 
-// watchMode periodically checks whether RBAC alone decides on the hub. Until the first
+// authorizers is the result of a review.
+type authorizers struct {
+	others bool
+	at     time.Time
+}
+
+// OtherAuthorizers reports whether the hub asks another authorizer than RBAC, and the time of the last review. The time is zero
+// before the hub has answered.
+func (c *Compiler) OtherAuthorizers() (others bool, reviewed time.Time) {
+	if last := c.authorizers.Load(); last != nil {
+		return last.others, last.at
+	}
+	return false, time.Time{}
+}
+
+// watchMode periodically reviews whether RBAC alone decides on the hub. Until the first
 // response, it assumes that RBAC alone does not decide.
 func (c *Compiler) watchMode(ctx context.Context) {
 	logger := klog.FromContext(ctx)
-	var answered time.Time
-	retry := modeRetry()
-	for {
+	for retry := modeRetry(); ; {
 		askCtx, cancel := context.WithTimeout(ctx, modeTimeout)
-		incomplete, err := c.config.RulesReview(askCtx)
+		others, err := c.config.ReviewAuthorizers(askCtx)
 		cancel()
 		if ctx.Err() != nil {
 			return
 		}
 		delay := modePeriod
-		switch {
-		case err == nil:
-			answered, retry = time.Now(), modeRetry()
-			c.setRBACDecides(logger, !incomplete)
-		case time.Since(answered) > modeValidity:
-			c.setRBACDecides(logger, false)
-			fallthrough
-		default:
+		if err == nil {
+			retry = modeRetry()
+			c.authorizers.Store(&authorizers{others, time.Now()})
+			c.setRBACDecides(logger, !others)
+		} else {
+			if _, at := c.OtherAuthorizers(); time.Since(at) > modeValidity {
+				c.setRBACDecides(logger, false)
+			}
 			logger.Error(err, "Checking whether RBAC alone decides on the hub failed")
 			delay = retry.Step()
 		}
