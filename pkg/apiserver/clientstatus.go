@@ -6,8 +6,9 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
 // withoutStatus empties the status of an object in JSON. It keeps all other bytes, so that duplicate and
@@ -40,15 +41,7 @@ func withoutStatus(body []byte) []byte {
 // subresource. Such a write does not change the status, so its JSON types do not matter. Published
 // samples contain a boolean instead of the string of a condition ("status: True").
 func ignoreStatus() func(*request.RequestInfo, []byte) []byte {
-	resources := sets.New[schema.GroupResource]()
-	for _, row := range Resources(Dependencies{}) {
-		if !row.HasStatus() {
-			continue
-		}
-		for _, version := range row.Versions {
-			resources.Insert(version.WithResource(row.Name).GroupResource())
-		}
-	}
+	resources := storedResources((*definition.Resource).HasStatus)
 	return func(info *request.RequestInfo, body []byte) []byte {
 		if info.Subresource != "" || !resources.Has(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}) {
 			return body

@@ -10,6 +10,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/authz/callers"
 	"open-cluster-management.io/hub-apiserver/pkg/quota"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	"open-cluster-management.io/hub-apiserver/pkg/search/watch"
 )
 
@@ -59,15 +60,23 @@ func (c CompletedConfig) limitRequests() *callerLimits {
 	return out
 }
 
-// writesObject returns a function that reports whether the body of a request is a stored object or a
-// patch of one.
-func writesObject() func(*request.RequestInfo) bool {
+// storedResources returns the group resources of the wanted rows.
+func storedResources(wanted func(*definition.Resource) bool) sets.Set[schema.GroupResource] {
 	stored := sets.New[schema.GroupResource]()
 	for _, row := range Resources(Dependencies{}) {
 		for _, version := range row.Versions {
-			stored.Insert(version.WithResource(row.Name).GroupResource())
+			if wanted(&row) {
+				stored.Insert(version.WithResource(row.Name).GroupResource())
+			}
 		}
 	}
+	return stored
+}
+
+// writesObject returns a function that reports whether the body of a request is a stored object or a
+// patch of one.
+func writesObject() func(*request.RequestInfo) bool {
+	stored := storedResources(func(*definition.Resource) bool { return true })
 	return func(info *request.RequestInfo) bool {
 		return (info.Verb == "create" || info.Verb == "update" || info.Verb == "patch") &&
 			stored.Has(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource})

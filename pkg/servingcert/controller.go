@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
@@ -55,7 +54,7 @@ type Controller struct {
 	clock      clock.Clock
 	content    *Content
 
-	secrets     []informers.SharedInformerFactory
+	secrets     informers.SharedInformerFactory
 	apiServices aggregatorinformers.SharedInformerFactory
 	loop        reconcile.Loop
 }
@@ -66,28 +65,28 @@ func New(policy Policy, hub kubernetes.Interface, aggregator aggregator.Interfac
 	c := &Controller{
 		policy: policy, hub: hub, aggregator: aggregator, events: recorder, clock: clock.RealClock{},
 		content:     &Content{name: "Secret " + policy.Namespace + "/" + policy.Secret},
+		secrets:     informers.NewSharedInformerFactoryWithOptions(hub, 0, informers.WithNamespace(policy.Namespace), informers.WithTransform(withoutData)),
 		apiServices: aggregatorinformers.NewSharedInformerFactory(aggregator, 0),
 	}
 	c.content.cert, c.content.key = placeholder.CurrentCertKeyContent()
 	key := cache.ObjectName{Namespace: policy.Namespace, Name: policy.Secret}
-	keys := func(any) []cache.ObjectName { return []cache.ObjectName{key} }
+	keys := func(concerned bool) []cache.ObjectName {
+		if !concerned {
+			return nil
+		}
+		return []cache.ObjectName{key}
+	}
 	c.loop = reconcile.Loop{
 		Name: "serving-certificate", Reconcile: c.reconcile, Initial: []cache.ObjectName{key}, LastRetry: lastRetry,
 		// The feeds may be absent: the first reconciliation names a missing permission in /readyz.
-		Feeds: []reconcile.Feed{{Informer: c.apiServices.Apiregistration().V1().APIServices().Informer(), MaybeAbsent: true, Keys: func(obj any) []cache.ObjectName {
-			if service, ok := obj.(*apiregistrationv1.APIService); ok && c.injects(service) {
-				return keys(obj)
-			}
-			return nil
-		}}},
-	}
-	for _, name := range []string{policy.Secret, policy.CASecret()} {
-		factory := informers.NewSharedInformerFactoryWithOptions(hub, 0, informers.WithNamespace(policy.Namespace), informers.WithTransform(withoutData),
-			informers.WithTweakListOptions(func(options *metav1.ListOptions) {
-				options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
-			}))
-		c.secrets = append(c.secrets, factory)
-		c.loop.Feeds = append(c.loop.Feeds, reconcile.Feed{Informer: factory.Core().V1().Secrets().Informer(), MaybeAbsent: true, Keys: keys})
+		Feeds: []reconcile.Feed{
+			{Informer: c.apiServices.Apiregistration().V1().APIServices().Informer(), MaybeAbsent: true, Keys: reconcile.Keys(func(service *apiregistrationv1.APIService) []cache.ObjectName {
+				return keys(c.injects(service))
+			})},
+			{Informer: c.secrets.Core().V1().Secrets().Informer(), MaybeAbsent: true, Keys: reconcile.Keys(func(secret *corev1.Secret) []cache.ObjectName {
+				return keys(secret.Name == policy.Secret || secret.Name == policy.CASecret())
+			})},
+		},
 	}
 	return c
 }
@@ -109,10 +108,8 @@ func (c *Controller) Ready(*http.Request) error { return c.content.check(c.clock
 
 // Run keeps the certificate until ctx ends.
 func (c *Controller) Run(ctx context.Context) {
-	for _, factory := range c.secrets {
-		factory.Start(ctx.Done())
-		defer factory.Shutdown()
-	}
+	c.secrets.Start(ctx.Done())
+	defer c.secrets.Shutdown()
 	c.apiServices.Start(ctx.Done())
 	defer c.apiServices.Shutdown()
 	c.loop.Run(ctx)

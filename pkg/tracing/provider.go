@@ -8,7 +8,6 @@ import (
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/sdk/resource"
 
@@ -55,8 +54,8 @@ func ReadConfiguration(file string) (*tracingapi.TracingConfiguration, error) {
 
 // NewProvider returns a provider that exports spans to the collector of a configuration. It does not connect to
 // the collector before it has spans. The caller must shut it down, which takes at most 5 seconds.
-func NewProvider(ctx context.Context, config *tracingapi.TracingConfiguration, service Service, options ...otlptracegrpc.Option) (tracing.TracerProvider, error) {
-	inner, err := tracing.NewProvider(ctx, config, options, []resource.Option{resource.WithAttributes(
+func NewProvider(ctx context.Context, config *tracingapi.TracingConfiguration, service Service) (tracing.TracerProvider, error) {
+	inner, err := tracing.NewProvider(ctx, config, nil, []resource.Option{resource.WithAttributes(
 		attribute.String("service.name", service.Name),
 		attribute.String("service.instance.id", service.Instance),
 		attribute.String("service.version", service.Version),

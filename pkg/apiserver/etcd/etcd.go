@@ -74,47 +74,44 @@ type Server struct {
 
 // Start starts etcd and waits until it serves. It returns an error if it cannot open the data or another
 // process uses it.
-func Start(ctx context.Context, options Options) (*Server, error) {
+func Start(ctx context.Context, options Options) (_ *Server, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if err := os.MkdirAll(options.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
 	s := &Server{dataDir: options.DataDir, snapshots: options.Snapshots, logLevel: zap.NewAtomicLevelAt(zap.PanicLevel)}
-	var err error
+	defer func() {
+		if err != nil {
+			s.Stop()
+		}
+	}()
 	if s.lock, err = lock(ctx, options.DataDir); err != nil {
 		return nil, err
 	}
 	if err := interrupted(options.DataDir); err != nil {
-		s.Stop()
 		return nil, err
 	}
 	if s.storageID, err = ReadStorageID(filepath.Join(options.DataDir, idFile)); err != nil {
-		s.Stop()
 		return nil, fmt.Errorf("reading the ID of the data: %w", err)
 	}
 	if err := s.placeSocket(options.DataDir); err != nil {
-		s.Stop()
 		return nil, fmt.Errorf("creating the directory of the socket: %w", err)
 	}
 
 	s.etcd, err = embed.StartEtcd(s.config(options))
 	if err != nil {
-		s.Stop()
 		return nil, fmt.Errorf("opening %s: %w", options.DataDir, err)
 	}
 	select {
 	case <-s.etcd.Server.ReadyNotify():
 	case err := <-s.etcd.Err():
-		s.Stop()
 		return nil, fmt.Errorf("starting: %w", err)
 	case <-ctx.Done():
-		s.Stop()
 		return nil, fmt.Errorf("not ready within %s: %w", startTimeout, context.Cause(ctx))
 	}
 	s.client, err = clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint()}, DialTimeout: startTimeout})
 	if err != nil {
-		s.Stop()
 		return nil, fmt.Errorf("connecting: %w", err)
 	}
 	return s, nil

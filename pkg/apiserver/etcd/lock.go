@@ -22,30 +22,23 @@ const (
 
 // lock locks the data directory until the file is closed or the process ends. Until ctx ends, it waits for
 // another process that is stopping. etcd itself would wait forever and log nothing.
-func lock(ctx context.Context, dataDir string) (*os.File, error) {
-	file, err := os.OpenFile(filepath.Join(dataDir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("locking the data directory: %w", err)
-	}
+func lock(ctx context.Context, dataDir string) (file *os.File, err error) {
 	waiting := false
 	err = wait.PollUntilContextCancel(ctx, lockPeriod, true, func(ctx context.Context) (bool, error) {
-		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			return err == nil, err
-		}
-		if !waiting {
+		var err error
+		if file, err = tryLock(dataDir); file == nil && err == nil && !waiting {
 			waiting = true
-			klog.FromContext(ctx).Info("Waiting for another process to unlock the data directory", "directory", dataDir, "process", holder(file))
+			klog.FromContext(ctx).Info("Waiting for another process to unlock the data directory", "directory", dataDir, "process", holder(dataDir))
 		}
-		return false, nil
+		return file != nil, err
 	})
-	if err != nil && waiting {
-		err = fmt.Errorf("process %s is using %s", holder(file), dataDir)
+	switch {
+	case err != nil && waiting:
+		return nil, fmt.Errorf("locking the data directory: process %s is using %s", holder(dataDir), dataDir)
+	case err != nil:
+		return nil, err
 	}
-	if err == nil {
-		err = writeHolder(file)
-	}
-	if err != nil {
+	if err := writeHolder(file); err != nil {
 		return nil, errors.Join(fmt.Errorf("locking the data directory: %w", err), file.Close())
 	}
 	return file, nil
@@ -58,18 +51,18 @@ func tryLock(dataDir string) (*os.File, error) {
 		return nil, fmt.Errorf("locking the data directory: %w", err)
 	}
 	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if err == nil {
+	switch {
+	case err == nil:
 		return file, nil
+	case errors.Is(err, syscall.EWOULDBLOCK):
+		return nil, file.Close()
 	}
-	closed := file.Close()
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil, closed
-	}
-	return nil, errors.Join(fmt.Errorf("locking the data directory: %w", err), closed)
+	return nil, errors.Join(fmt.Errorf("locking the data directory: %w", err), file.Close())
 }
 
-func holder(file *os.File) string {
-	content, err := io.ReadAll(io.NewSectionReader(file, 0, 32))
+// holder returns the process that has locked the data directory.
+func holder(dataDir string) string {
+	content, err := os.ReadFile(filepath.Join(dataDir, lockFile))
 	if err != nil || len(content) == 0 {
 		return "(unknown)"
 	}

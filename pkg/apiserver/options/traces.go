@@ -3,12 +3,8 @@ package options
 import (
 	"context"
 	"fmt"
-	"net"
 
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
-	"google.golang.org/grpc"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/apiserver/pkg/server/egressselector"
 
 	"open-cluster-management.io/hub-apiserver/pkg/tracing"
 	"open-cluster-management.io/hub-apiserver/pkg/version"
@@ -32,16 +28,9 @@ func (c Completed) applyRecommended(generic *genericapiserver.RecommendedConfig)
 	if err != nil {
 		return fmt.Errorf("--tracing-config-file: %w", err)
 	}
-	if err := recommended.EgressSelector.ApplyTo(&generic.Config); err != nil {
-		return err
-	}
-	exporter, err := exporterOptions(generic.EgressSelector)
-	if err != nil {
-		return err
-	}
 	provider, err := tracing.NewProvider(context.Background(), config, tracing.Service{
 		Name: serviceName, Instance: generic.APIServerID, Version: version.Short(),
-	}, exporter...)
+	})
 	if err != nil {
 		return fmt.Errorf("--tracing-config-file: %w", err)
 	}
@@ -56,18 +45,4 @@ func (c Completed) applyRecommended(generic *genericapiserver.RecommendedConfig)
 	// The deliveries of ClusterPermissions are requests of the server to itself.
 	generic.LoopbackClientConfig.Wrap(tracing.Transport(provider))
 	return nil
-}
-
-// exporterOptions make the exporter of spans use the egress selector of the control plane, if there is one.
-func exporterOptions(selector *egressselector.EgressSelector) ([]otlptracegrpc.Option, error) {
-	if selector == nil {
-		return nil, nil
-	}
-	dial, err := selector.Lookup(egressselector.ControlPlane.AsNetworkContext())
-	if err != nil || dial == nil {
-		return nil, err
-	}
-	return []otlptracegrpc.Option{otlptracegrpc.WithDialOption(grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
-		return dial(ctx, "tcp", address)
-	}))}, nil
 }

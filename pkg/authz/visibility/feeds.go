@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -31,9 +32,6 @@ func (c *Compiler) follow() error {
 		},
 	}
 	for _, informer := range []cache.SharedIndexInformer{c.config.Roles, c.config.ClusterRoles, c.config.RoleBindings, c.config.ClusterRoleBindings} {
-		if informer == nil {
-			continue
-		}
 		registration, err := informer.AddEventHandler(handler)
 		if err != nil {
 			c.unfollow()
@@ -88,20 +86,12 @@ func (c *Compiler) Run(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// notifyReviewed periodically notifies subscribers with a Scope from reviews, because the hub
+// notifyReviewed periodically notifies subscribers while Scopes come from reviews, because the hub
 // sends no event when its decisions change.
 func (c *Compiler) notifyReviewed(ctx context.Context) {
 	for pause(ctx, c.config.ReviewTTL) {
-		var concerned []*rbac.Interest
-		c.subscribersMu.Lock()
-		for interest, identity := range c.subscribers {
-			if c.asks(identity) {
-				concerned = append(concerned, interest)
-			}
-		}
-		c.subscribersMu.Unlock()
-		for _, interest := range concerned {
-			interest.Touched()
+		if c.asks(&user.DefaultInfo{}) {
+			c.interests.subscribers.TouchAll()
 		}
 	}
 }
