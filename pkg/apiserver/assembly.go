@@ -7,8 +7,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	kubeinformers "k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	kubernetesscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/events"
+	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	"k8s.io/utils/clock"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
@@ -31,6 +34,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusterpermission"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/multiclusterroleassignment"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/work/manifestwork"
+	"open-cluster-management.io/hub-apiserver/pkg/servingcert"
 )
 
 // assembly builds a server. It contains what its parts need of each other until then.
@@ -241,4 +245,40 @@ func (a *assembly) control() error {
 		return fmt.Errorf("building the client of the hub: %w", err)
 	}
 	return s.addAccounts(secrets, a.resolver, a.registering)
+}
+
+// newResolver builds the Resolver of cluster sets.
+func newResolver(informers informerFactories) (*managedclusterset.Resolver, error) {
+	sets := informers.sets.Cluster().V1beta2()
+	return managedclusterset.NewResolver(sets.ManagedClusterSets(), sets.ManagedClusterSetBindings(), informers.clusters.Cluster().V1().ManagedClusters())
+}
+
+// addClusterSets adds the controllers of the cluster sets and of the managed namespaces that this server
+// stores.
+func (s *Server) addClusterSets(resolver *managedclusterset.Resolver) {
+	sets := s.informers.sets.Cluster().V1beta2()
+	if s.clients.clusters == s.clients.own {
+		s.controllers = append(s.controllers, managedclusterset.NewNamespaceController(s.clients.clusters.ClusterV1(), resolver,
+			sets.ManagedClusterSets(), s.informers.clusters.Cluster().V1().ManagedClusters()).Run)
+	}
+	if s.clients.sets != s.clients.own {
+		return
+	}
+	s.controllers = append(s.controllers, managedclusterset.NewController(s.clients.sets.ClusterV1beta2(), resolver,
+		sets.ManagedClusterSets(), sets.ManagedClusterSetBindings(), s.informers.clusters.Cluster().V1().ManagedClusters()).Run)
+}
+
+// servingCertificate makes the server serve the certificate of a Secret, and returns the controller that
+// keeps it. It returns nil if the server does not manage its certificate.
+func (c CompletedConfig) servingCertificate(hub kubernetes.Interface, broadcaster events.EventBroadcaster) (*servingcert.Controller, error) {
+	if c.extra.ServingCertificate == nil {
+		return nil, nil
+	}
+	client, err := aggregator.NewForConfig(c.hub)
+	if err != nil {
+		return nil, fmt.Errorf("building the client of APIServices: %w", err)
+	}
+	controller := servingcert.New(*c.extra.ServingCertificate, hub, client, broadcaster.NewRecorder(kubernetesscheme.Scheme, serverName), c.generic.SecureServing.Cert)
+	c.generic.SecureServing.Cert = controller.Content()
+	return controller, nil
 }

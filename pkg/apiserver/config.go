@@ -13,6 +13,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/rest"
 	componentbaseconfig "k8s.io/component-base/config"
+	"k8s.io/component-base/featuregate"
 
 	addonv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
@@ -179,4 +180,19 @@ func (c *clients) informers() informerFactories {
 		out.accounts = separate(c.accounts)
 	}
 	return out
+}
+
+const (
+	// SearchByClusterPermission includes the resources of managed clusters that the caller may list there: by the RBAC
+	// of the cluster if it is known, and otherwise by ClusterPermissions. It assumes that users of the same name on the
+	// hub and on managed clusters are the same.
+	SearchByClusterPermission featuregate.Feature = "SearchByClusterPermission"
+	// ManagedClusterAutoApproval accepts clusters automatically by rules.
+	ManagedClusterAutoApproval featuregate.Feature = "ManagedClusterAutoApproval"
+)
+
+// FeatureGates are the feature gates of the server in addition to those of Kubernetes.
+var FeatureGates = map[featuregate.Feature]featuregate.FeatureSpec{
+	SearchByClusterPermission:  {Default: false, PreRelease: featuregate.Alpha},
+	ManagedClusterAutoApproval: {Default: false, PreRelease: featuregate.Beta},
 }

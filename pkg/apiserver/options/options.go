@@ -388,3 +388,13 @@ func (c Completed) identity(embedded *etcd.Server) (string, error) {
 	}
 	return host + "_" + uuid.NewString(), nil
 }
+
+// problems are the errors of flags.
+type problems []error
+
+// addIf adds an error if a flag is wrong.
+func (p *problems) addIf(wrong bool, format string, args ...any) {
+	if wrong {
+		*p = append(*p, fmt.Errorf(format, args...))
+	}
+}
