@@ -54,8 +54,8 @@ type Data struct {
 	stored []etcd.StoredVersions
 	// clusterStore opens the store of ManagedClusters without a cache.
 	clusterStore func() (storage.Interface, factory.DestroyFunc, error)
-	// claims prevent that servers with other data serve the hub.
-	claims []*storageClaim
+	// claim keeps servers with other data from serving the hub. It may be nil.
+	claim *storageClaim
 	// restore is the ID of the last restore of the data, or an empty string if there was none.
 	restore string
 }
@@ -70,7 +70,7 @@ func (c CompletedConfig) newData() (*Data, error) {
 	if d.clients, err = c.clients(); err != nil {
 		return nil, err
 	}
-	if d.claims, err = c.claims(d.hub); err != nil {
+	if d.claim, err = c.claim(d.hub); err != nil {
 		return nil, err
 	}
 	d.etcd, err = connectEtcd(rows, getter, c.extra.EtcdFailover != nil)
@@ -140,8 +140,8 @@ func (d *Data) check(ctx context.Context) error {
 	if _, err := d.etcd.CheckVersions(ctx); err != nil {
 		return err
 	}
-	for _, claim := range d.claims {
-		if err := claim.renew(ctx); err != nil {
+	if d.claim != nil {
+		if err := d.claim.renew(ctx); err != nil {
 			return fmt.Errorf("claiming the hub: %w", err)
 		}
 	}
@@ -170,7 +170,7 @@ func (d *Data) check(ctx context.Context) error {
 
 // mustNotServe reports whether an error of check is permanent.
 func mustNotServe(err error) bool {
-	return errors.As(err, new(*takenError)) || errors.As(err, new(*etcd.VersionError)) || errors.As(err, new(*etcd.IncompatibleError))
+	return errors.As(err, new(takenError)) || errors.As(err, new(*etcd.VersionError)) || errors.As(err, new(*etcd.IncompatibleError))
 }
 
 // stampClusters marks all stored ManagedClusters that are not marked yet.
@@ -285,46 +285,28 @@ const (
 	searchClaimID       = "id"
 )
 
-// claimed is a kind of data that only one server may have.
-type claimed struct {
-	// lease is the name of the Lease on the hub.
-	lease string
-	// refusal is the format of the error that another server returns.
-	refusal string
-}
-
-var (
-	etcdClaim = claimed{"hub-apiserver-storage", "another server with its own embedded etcd (data %s, last renewed at %s) serves this hub; " +
-		"stop the other server, or use --etcd-servers to run several replicas"}
-	searchClaim = claimed{"hub-apiserver-search", "another server with its own embedded search engine (data %s, last renewed at %s) serves this hub; " +
-		"stop the other server, or use --search-engine=postgres to run several replicas"}
-)
-
 // storageClaim prevents two servers with different data from serving one hub. A server holds a Lease on
 // the hub with the ID of its data. A server with other data refuses to start.
 type storageClaim struct {
-	hub       kubernetes.Interface
-	namespace string
-	claimed   claimed
-	holder    string
+	hub                      kubernetes.Interface
+	namespace, lease, holder string
+	// data and remedy are for the error of a server with other data.
+	data, remedy string
 }
 
 // takenError is the error of a server if a server with other data serves the hub.
-type takenError struct {
-	claimed claimed
-	holder  string
-	renewed time.Time
-}
+type takenError string
 
-func (e *takenError) Error() string {
-	return fmt.Sprintf(e.claimed.refusal, e.holder, e.renewed.Format(time.RFC3339))
-}
+func (e takenError) Error() string { return string(e) }
 
-// claims returns the claims that a server with these options needs.
-func (c CompletedConfig) claims(hub kubernetes.Interface) ([]*storageClaim, error) {
+// claim returns the claim that a server with these options needs, or nil.
+func (c CompletedConfig) claim(hub kubernetes.Interface) (*storageClaim, error) {
 	switch {
 	case c.extra.Embedded != nil:
-		return []*storageClaim{{hub, c.extra.Namespace, etcdClaim, c.extra.Embedded.StorageID()}}, nil
+		return &storageClaim{
+			hub: hub, namespace: c.extra.Namespace, lease: "hub-apiserver-storage", holder: c.extra.Embedded.StorageID(),
+			data: "etcd", remedy: "use --etcd-servers to run several replicas",
+		}, nil
 	case !c.searched() || c.extra.Search.Engine != EmbeddedSearch:
 		return nil, nil
 	}
@@ -332,7 +314,10 @@ func (c CompletedConfig) claims(hub kubernetes.Interface) ([]*storageClaim, erro
 	if err != nil {
 		return nil, fmt.Errorf("identity of the search data: %w", err)
 	}
-	return []*storageClaim{{hub, c.extra.Namespace, searchClaim, id}}, nil
+	return &storageClaim{
+		hub: hub, namespace: c.extra.Namespace, lease: "hub-apiserver-search", holder: id,
+		data: "search engine", remedy: "use --search-engine=postgres to run several replicas",
+	}, nil
 }
 
 // keep renews the claim until ctx ends, or returns a takenError if another server has taken the claim. If the API server of
@@ -355,7 +340,7 @@ func (c *storageClaim) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storageClaimTimeout)
 	defer cancel()
 	lock := &resourcelock.LeaseLock{
-		LeaseMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: c.claimed.lease}, Client: c.hub.CoordinationV1(),
+		LeaseMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: c.lease}, Client: c.hub.CoordinationV1(),
 	}
 	now := metav1.Now()
 	wanted := resourcelock.LeaderElectionRecord{HolderIdentity: c.holder, LeaseDurationSeconds: storageClaimSeconds, AcquireTime: now, RenewTime: now}
@@ -370,7 +355,8 @@ func (c *storageClaim) renew(ctx context.Context) error {
 		wanted.AcquireTime = record.AcquireTime
 	} else if record.HolderIdentity != "" {
 		if time.Since(record.RenewTime.Time) < time.Duration(record.LeaseDurationSeconds)*time.Second {
-			return &takenError{claimed: c.claimed, holder: record.HolderIdentity, renewed: record.RenewTime.Time}
+			return takenError(fmt.Sprintf("another server with its own embedded %s (data %s, last renewed at %s) serves this hub; stop the other server, or %s",
+				c.data, record.HolderIdentity, record.RenewTime.Format(time.RFC3339), c.remedy))
 		}
 		klog.FromContext(ctx).Info("Taking over the hub from a server with other data, whose Lease has expired", "holder", record.HolderIdentity)
 	}

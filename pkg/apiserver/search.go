@@ -109,10 +109,9 @@ type fleetSearch struct {
 	bindings kubeinformers.SharedInformerFactory
 	// clusters keeps the resources of kind Cluster up to date.
 	clusters reconcile.Loop
-	// access contains the RBAC of the fleet. accessFeed fills it from reports, and hubAccess from the informers of the hub.
+	// access contains the RBAC of the fleet. accessFeed fills it from reports, and scopes from the informers of the hub.
 	access     *access.Index
 	accessFeed *feed.Feed
-	hubAccess  *feed.HubFeed
 }
 
 // openEngine starts to load the engine, so that everything else is served meanwhile.
@@ -183,13 +182,6 @@ func (c CompletedConfig) newSearch(a *assembly) (_ *fleetSearch, err error) {
 		return nil, err
 	}
 	out.accessFeed = feed.New(feed.Config{Engine: out.engine, Index: out.access, HubCluster: config.HubCluster, States: out.reports.States})
-	out.hubAccess, err = feed.NewHub(feed.HubConfig{
-		Index: out.access, Cluster: config.HubCluster, OtherAuthorizers: out.scopes.OtherAuthorizers,
-		Informers: []cache.SharedIndexInformer{scopes.Roles, scopes.ClusterRoles, scopes.RoleBindings, scopes.ClusterRoleBindings},
-	})
-	if err != nil {
-		return nil, err
-	}
 	out.graphql, err = graphql.New(graphql.Config{Engine: out.engine, Scopes: out.scopes, Stale: out.staleClusters, Authorizer: c.generic.Authorization.Authorizer, Watches: a.limits.watches, WatchMemory: a.limits.watchMemory})
 	return out, err
 }
@@ -255,6 +247,8 @@ func (c CompletedConfig) scopes(a *assembly, out *fleetSearch, clusters clusteri
 		ClusterRoleBindings: out.bindings.Rbac().V1().ClusterRoleBindings().Informer(),
 		Authorizer:          a.reviews.ForUsers(reviews),
 		ReviewAuthorizers:   reviewAuthorizers(a.server.hub),
+		Fleet:               out.access,
+		HubCluster:          c.extra.Search.HubCluster,
 		HubClasses:          out.engine.HubClasses,
 		Clusters: func() []string {
 			names, err := namesOf(clusters)
@@ -266,7 +260,6 @@ func (c CompletedConfig) scopes(a *assembly, out *fleetSearch, clusters clusteri
 	}
 	if c.extra.Search.ByClusterPermission {
 		scopes.Works, scopes.Delivered = a.server.informers.works.Work().V1().ManifestWorks().Informer(), a.deliverer.Delivered
-		scopes.Reported, scopes.HubCluster = out.access, c.extra.Search.HubCluster
 	}
 	return scopes, nil
 }
@@ -384,9 +377,8 @@ func (f *fleetSearch) addHooks(s *Server, hub *hubAccess) (map[string]func(conte
 		},
 		"search-clusters":          f.reports.Run,
 		"search-cluster-resources": f.clusters.Run,
-		// Neither delays readiness: until they are done, the index says that clusters are unknown.
-		"access-feed":     f.accessFeed.Run,
-		"access-hub-feed": f.hubAccess.Run,
+		// It does not delay readiness: until it is done, the index says that clusters are unknown.
+		"access-feed": f.accessFeed.Run,
 	}
 	if f.database != nil && s.extra.Embedded == nil {
 		check := newDatabaseCheck(f.database.Away, s.etcd.Client(), s.etcd.Prefix(), s.extra.Identity)

@@ -149,8 +149,8 @@ func (s *Server) Run(ctx context.Context) error {
 			}
 		})
 	}
-	for _, claim := range s.claims {
-		needed(claim.keep)
+	if s.claim != nil {
+		needed(s.claim.keep)
 	}
 	needed(s.etcd.AwaitVersions)
 	if s.extra.EtcdFailover != nil {

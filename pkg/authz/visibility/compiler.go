@@ -67,10 +67,9 @@ type Config struct {
 	// called when a ManifestWork changes, and nil if Works is nil.
 	Delivered func(ctx context.Context, cluster string) ([]workv1.Manifest, error)
 
-	// Reported is the RBAC that managed clusters report. On clusters where it is known, it decides instead of what is
-	// delivered. It may be nil, and requires Works.
-	Reported *access.Index
-	// HubCluster is the name of the hub itself in Reported. It may be empty.
+	// Fleet is the RBAC of the fleet. The Compiler fills the entry of the hub, HubCluster. On managed clusters whose RBAC is
+	// known, it decides instead of what is delivered.
+	Fleet      *access.Index
 	HubCluster string
 
 	// CacheSize is the number of cached Scopes; it defaults to 4,096.
@@ -113,14 +112,14 @@ type Compiler struct {
 // New returns a Compiler that follows the informers. The caller must call Run.
 func New(config Config) (*Compiler, error) {
 	registerMetrics()
-	config.Mode = cmp.Or(config.Mode, Auto)
+	config.Mode, config.Fleet = cmp.Or(config.Mode, Auto), cmp.Or(config.Fleet, access.New())
 	config.CacheSize = cmp.Or(config.CacheSize, defaultCacheSize)
 	config.ReviewTTL, config.AuthorizerTTL = cmp.Or(config.ReviewTTL, defaultReviewTTL), cmp.Or(config.AuthorizerTTL, defaultAuthorizerTTL)
 	config.ReviewTimeout = cmp.Or(config.ReviewTimeout, defaultReviewTimeout)
 	interests := &interests{}
 	c := &Compiler{
 		config:    config,
-		hub:       newHub(),
+		hub:       access.New(),
 		interests: interests,
 		scopes:    newScopes(config.CacheSize, interests),
 		classes:   &classes{read: config.HubClasses},
@@ -130,9 +129,7 @@ func New(config Config) (*Compiler, error) {
 	c.hub.Follow(func(_ string, _ bool, concerned []rbac.Subject) { interests.touchHub(concerned) })
 	if config.Works != nil {
 		c.delivered = newDelivered(c)
-	}
-	if config.Reported != nil {
-		config.Reported.Follow(c.delivered.reportedChanged)
+		config.Fleet.Follow(c.delivered.reportedChanged)
 	}
 	if err := c.follow(); err != nil {
 		return nil, fmt.Errorf("visibility: %w", err)
@@ -152,11 +149,11 @@ func (c *Compiler) HasSynced() bool {
 	if c.config.Mode == Auto && !c.asked.Load() || c.delivered != nil && !c.deliveredSynced.Load() {
 		return false
 	}
-	for i := range c.feeds {
-		if !c.feeds[i].registration.HasSynced() {
-			return false
-		}
+	if !c.hubSynced() {
+		return false
 	}
+	// Earlier changes concern no Scope.
+	c.hub.SetState(onHub, access.State{Known: true})
 	c.synced.Store(true)
 	return true
 }

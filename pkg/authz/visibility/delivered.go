@@ -177,14 +177,11 @@ func deliveredUpdate(manifests []workv1.Manifest) *access.Update {
 func (d *delivered) compile(identity user.Info) map[string]*compiled {
 	subjects := ManagedSubjects(identity)
 	granted, _ := compile(d.index, subjects, nil, false)
-	if d.compiler.config.Reported == nil {
-		return granted
-	}
 	var clusters []string
 	for cluster := range granted {
 		clusters = append(clusters, cluster)
 	}
-	reported, unknown := compile(d.compiler.config.Reported, subjects, clusters, true)
+	reported, unknown := compile(d.compiler.config.Fleet, subjects, clusters, true)
 	delete(reported, d.compiler.config.HubCluster)
 	for _, cluster := range unknown {
 		reported[cluster] = granted[cluster]

@@ -3,6 +3,7 @@ package visibility
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -10,7 +11,15 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"open-cluster-management.io/hub-apiserver/pkg/access"
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
+)
+
+const (
+	// hubPeriod is the interval at which the state of the hub in the RBAC of the fleet is checked. reviewValidity is the time for
+	// which a review of its authorizers is used.
+	hubPeriod      = 200 * time.Millisecond
+	reviewValidity = 15 * time.Minute
 )
 
 // feed is an informer that the Compiler follows.
@@ -49,16 +58,44 @@ func (c *Compiler) unfollow() {
 	}
 }
 
+// hubSynced reports whether the RBAC of the hub is listed.
+func (c *Compiler) hubSynced() bool {
+	return !slices.ContainsFunc(c.feeds, func(f feed) bool { return !f.registration.HasSynced() })
+}
+
 // applied applies an event of the hub's RBAC.
 func (c *Compiler) applied(obj any, gone bool) {
-	u, known := updateOf(obj, gone)
+	all, known := access.ObjectUpdate(obj, gone)
 	if !known {
 		return
 	}
+	c.config.Fleet.Update(c.config.HubCluster, all)
+	u, _ := updateOf(obj, gone)
 	c.hub.Update(onHub, u)
 	if o, _ := rbac.FromTyped(obj); c.delivered != nil && o.Key.Kind == rbac.KindClusterRole {
 		c.delivered.setDefault(o.Key, u.Roles[o.Key], isDefault(obj) && !gone)
 	}
+}
+
+// publishHub sets the state of the hub in the RBAC of the fleet until ctx ends.
+func (c *Compiler) publishHub(ctx context.Context) {
+	var last access.State
+	wait.UntilWithContext(ctx, func(context.Context) {
+		others, reviewed := c.otherAuthorizers()
+		state := access.State{Known: true, OtherAuthorizers: others}
+		switch {
+		case !c.hubSynced():
+			state = access.State{Reason: "the server has not listed the roles and bindings of the hub yet"}
+		case reviewed.IsZero():
+			state = access.State{Reason: "the authorizers of the hub are not known yet"}
+		case time.Since(reviewed) > reviewValidity:
+			state = access.State{Reason: "the hub does not answer the server"}
+		}
+		if state != last {
+			last = state
+			c.config.Fleet.SetState(c.config.HubCluster, state)
+		}
+	}, hubPeriod)
 }
 
 // Run does the periodic work of the Compiler until ctx ends, and returns after all
@@ -71,6 +108,7 @@ func (c *Compiler) Run(ctx context.Context) {
 
 	var running wait.Group
 	defer running.Wait()
+	running.StartWithContext(ctx, c.publishHub)
 	if c.config.ReviewAuthorizers != nil {
 		running.StartWithContext(ctx, c.watchMode)
 	}

@@ -36,9 +36,9 @@ type authorizers struct {
 	at     time.Time
 }
 
-// OtherAuthorizers reports whether the hub asks another authorizer than RBAC, and the time of the last review. The time is zero
+// otherAuthorizers reports whether the hub asks another authorizer than RBAC, and the time of the last review. The time is zero
 // before the hub has answered.
-func (c *Compiler) OtherAuthorizers() (others bool, reviewed time.Time) {
+func (c *Compiler) otherAuthorizers() (others bool, reviewed time.Time) {
 	if last := c.authorizers.Load(); last != nil {
 		return last.others, last.at
 	}
@@ -62,7 +62,7 @@ func (c *Compiler) watchMode(ctx context.Context) {
 			c.authorizers.Store(&authorizers{others, time.Now()})
 			c.setRBACDecides(logger, !others)
 		} else {
-			if _, at := c.OtherAuthorizers(); time.Since(at) > modeValidity {
+			if _, at := c.otherAuthorizers(); time.Since(at) > modeValidity {
 				c.setRBACDecides(logger, false)
 			}
 			logger.Error(err, "Checking whether RBAC alone decides on the hub failed")
