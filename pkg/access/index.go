@@ -325,30 +325,11 @@ func (d *changes) role(r *role) {
 	}
 }
 
-// addBound adds the subjects that are bound to changed roles. It reads the bindings of these roles on all clusters, or all
-// bindings of the cluster if they are fewer.
+// addBound adds the subjects that are bound to changed roles.
 func (d *changes) addBound() {
-	if d == nil {
+	if d == nil || len(d.nodes) == 0 {
 		return
 	}
-	left := len(d.cluster.bindings)
-	for n := range d.nodes {
-		for _, in := range n.buckets {
-			if left -= len(in.bindings); left < 0 {
-				d.scan()
-				return
-			}
-			for _, b := range in.bindings {
-				if b.clusters.has(d.cluster.id) {
-					d.binding(b)
-				}
-			}
-		}
-	}
-}
-
-// scan adds the subjects that are bound to changed roles from all bindings of the cluster.
-func (d *changes) scan() {
 	for _, b := range d.cluster.bindings {
 		if d.nodes[b.node] {
 			d.binding(b)

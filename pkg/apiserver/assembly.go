@@ -8,8 +8,10 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	kubernetesscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/events"
+	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	"k8s.io/utils/clock"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
@@ -32,6 +34,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusterpermission"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/multiclusterroleassignment"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/work/manifestwork"
+	"open-cluster-management.io/hub-apiserver/pkg/servingcert"
 )
 
 // assembly builds a server. It contains what its parts need of each other until then.
@@ -51,9 +54,9 @@ type assembly struct {
 	virtual     []definition.Virtual
 }
 
-// New builds the server. Nothing runs before Server.Run.
-func (c CompletedConfig) New() (*Server, error) {
-	a := &assembly{CompletedConfig: c, reviews: callers.NewReviews(), server: &Server{extra: c.extra, watches: &definition.Watches{}, restored: &restoredData{}}}
+// New builds the server of the data of AwaitData. Nothing runs before Server.Run.
+func (c CompletedConfig) New(data *Data) (*Server, error) {
+	a := &assembly{CompletedConfig: c, reviews: callers.NewReviews(), server: &Server{Data: data, watches: &definition.Watches{}}}
 	for _, step := range []func() error{
 		a.connect, a.deliver, a.register, a.store, a.search, a.install, a.control, a.server.addHooks,
 	} {
@@ -67,13 +70,10 @@ func (c CompletedConfig) New() (*Server, error) {
 	return a.server, nil
 }
 
-// connect builds the clients and informers, and the authentication of requests that the hub forwards.
+// connect builds the informers, and the authentication of requests that the hub forwards.
 func (a *assembly) connect() (err error) {
 	s := a.server
-	if s.hub, err = kubernetes.NewForConfig(a.hub); err != nil {
-		return fmt.Errorf("building the client of the hub: %w", err)
-	}
-	if serving := a.generic.SecureServing; serving != nil && serving.ClientCA != nil {
+	if serving := a.generic.SecureServing; serving.ClientCA != nil {
 		serving.ClientCA = &loadedCA{CAContentProvider: serving.ClientCA, hub: s.hub}
 	}
 	if authentication := &a.generic.Authentication; authentication.RequestHeaderConfig != nil {
@@ -83,9 +83,6 @@ func (a *assembly) connect() (err error) {
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: s.hub.EventsV1()})
 	s.events, a.recorder = broadcaster, broadcaster.NewRecorder(scheme.Scheme, serverName)
 	if s.certificate, err = a.servingCertificate(s.hub, broadcaster); err != nil {
-		return err
-	}
-	if s.clients, err = a.clients(); err != nil {
 		return err
 	}
 	s.informers = s.clients.informers()
@@ -131,9 +128,8 @@ func (a *assembly) store() (err error) {
 		assignments = s.assignments.options
 	}
 	executors, bindings := a.executors(s.clients, s.hub, a.deliverer.Sources)
-	s.restored.guard(&a.generic)
 	a.table = Resources(Dependencies{
-		Restore: s.restored.id,
+		Restore: s.restore,
 		Permissions: clusterpermission.Options{
 			Delivery:        a.deliverer,
 			Authorizer:      a.reviews.ForUsers(a.extra.Reviewer),
@@ -208,9 +204,7 @@ func (a *assembly) install() (err error) {
 	if err := s.generic.InstallAPIGroups(groups...); err != nil {
 		return fmt.Errorf("installing the API groups: %w", err)
 	}
-	s.stored, s.clusterStore = storedVersions(a.table), clusterStore(a.table, a.generic.RESTOptionsGetter)
-	s.etcd, err = connectEtcd(a.table, a.generic.RESTOptionsGetter, a.extra.EtcdFailover != nil)
-	return err
+	return nil
 }
 
 // control builds the controllers that run on the leader.
@@ -251,4 +245,40 @@ func (a *assembly) control() error {
 		return fmt.Errorf("building the client of the hub: %w", err)
 	}
 	return s.addAccounts(secrets, a.resolver, a.registering)
+}
+
+// newResolver builds the Resolver of cluster sets.
+func newResolver(informers informerFactories) (*managedclusterset.Resolver, error) {
+	sets := informers.sets.Cluster().V1beta2()
+	return managedclusterset.NewResolver(sets.ManagedClusterSets(), sets.ManagedClusterSetBindings(), informers.clusters.Cluster().V1().ManagedClusters())
+}
+
+// addClusterSets adds the controllers of the cluster sets and of the managed namespaces that this server
+// stores.
+func (s *Server) addClusterSets(resolver *managedclusterset.Resolver) {
+	sets := s.informers.sets.Cluster().V1beta2()
+	if s.clients.clusters == s.clients.own {
+		s.controllers = append(s.controllers, managedclusterset.NewNamespaceController(s.clients.clusters.ClusterV1(), resolver,
+			sets.ManagedClusterSets(), s.informers.clusters.Cluster().V1().ManagedClusters()).Run)
+	}
+	if s.clients.sets != s.clients.own {
+		return
+	}
+	s.controllers = append(s.controllers, managedclusterset.NewController(s.clients.sets.ClusterV1beta2(), resolver,
+		sets.ManagedClusterSets(), sets.ManagedClusterSetBindings(), s.informers.clusters.Cluster().V1().ManagedClusters()).Run)
+}
+
+// servingCertificate makes the server serve the certificate of a Secret, and returns the controller that
+// keeps it. It returns nil if the server does not manage its certificate.
+func (c CompletedConfig) servingCertificate(hub kubernetes.Interface, broadcaster events.EventBroadcaster) (*servingcert.Controller, error) {
+	if c.extra.ServingCertificate == nil {
+		return nil, nil
+	}
+	client, err := aggregator.NewForConfig(c.hub)
+	if err != nil {
+		return nil, fmt.Errorf("building the client of APIServices: %w", err)
+	}
+	controller := servingcert.New(*c.extra.ServingCertificate, hub, client, broadcaster.NewRecorder(kubernetesscheme.Scheme, serverName), c.generic.SecureServing.Cert)
+	c.generic.SecureServing.Cert = controller.Content()
+	return controller, nil
 }

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/rest"
 	componentbaseconfig "k8s.io/component-base/config"
+	"k8s.io/component-base/featuregate"
 
 	addonv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
@@ -139,23 +141,20 @@ func (c CompletedConfig) clients() (*clients, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building the client of the hub: %w", err)
 	}
-	out := &clients{own: own, works: hub, clusters: hub, sets: hub, accounts: hub, addons: hub}
-	if c.generic.MergedResourceConfig.ResourceEnabled(workv1.SchemeGroupVersion.WithResource("manifestworks")) {
-		out.works = own
+	choose := func(version schema.GroupVersion, resource string) versioned.Interface {
+		if c.generic.MergedResourceConfig.ResourceEnabled(version.WithResource(resource)) {
+			return own
+		}
+		return hub
 	}
-	if c.generic.MergedResourceConfig.ResourceEnabled(clusterv1.SchemeGroupVersion.WithResource("managedclusters")) {
-		out.clusters = own
-	}
-	if c.generic.MergedResourceConfig.ResourceEnabled(clusterv1beta2.SchemeGroupVersion.WithResource("managedclustersets")) {
-		out.sets = own
-	}
-	if c.generic.MergedResourceConfig.ResourceEnabled(authenticationv1beta1.SchemeGroupVersion.WithResource("managedserviceaccounts")) {
-		out.accounts = own
-	}
-	if c.generic.MergedResourceConfig.ResourceEnabled(addonv1alpha1.SchemeGroupVersion.WithResource("managedclusteraddons")) {
-		out.addons = own
-	}
-	return out, nil
+	return &clients{
+		own:      own,
+		works:    choose(workv1.SchemeGroupVersion, "manifestworks"),
+		clusters: choose(clusterv1.SchemeGroupVersion, "managedclusters"),
+		sets:     choose(clusterv1beta2.SchemeGroupVersion, "managedclustersets"),
+		accounts: choose(authenticationv1beta1.SchemeGroupVersion, "managedserviceaccounts"),
+		addons:   choose(addonv1alpha1.SchemeGroupVersion, "managedclusteraddons"),
+	}, nil
 }
 
 // informerFactories are the informer factories of clients. Groups with the same client share a
@@ -181,4 +180,19 @@ func (c *clients) informers() informerFactories {
 		out.accounts = separate(c.accounts)
 	}
 	return out
+}
+
+const (
+	// SearchByClusterPermission includes the resources of managed clusters that the caller may list there: by the RBAC
+	// of the cluster if it is known, and otherwise by ClusterPermissions. It assumes that users of the same name on the
+	// hub and on managed clusters are the same.
+	SearchByClusterPermission featuregate.Feature = "SearchByClusterPermission"
+	// ManagedClusterAutoApproval accepts clusters automatically by rules.
+	ManagedClusterAutoApproval featuregate.Feature = "ManagedClusterAutoApproval"
+)
+
+// FeatureGates are the feature gates of the server in addition to those of Kubernetes.
+var FeatureGates = map[featuregate.Feature]featuregate.FeatureSpec{
+	SearchByClusterPermission:  {Default: false, PreRelease: featuregate.Alpha},
+	ManagedClusterAutoApproval: {Default: false, PreRelease: featuregate.Beta},
 }

@@ -4,16 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
-	"k8s.io/utils/clock"
 
 	authenticationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/executor"
@@ -28,7 +27,7 @@ const identityAge = 5 * time.Minute
 // executors returns the checker of executors and the bindings that it reads. The bindings are nil if this
 // server does not serve them.
 func (c CompletedConfig) executors(clients *clients, hub kubernetes.Interface, sources *permissions.Sources) (*executor.Checker, *managedserviceaccountbinding.Bindings) {
-	identity := &hubIdentity{reviews: hub.AuthenticationV1().SelfSubjectReviews(), clock: clock.RealClock{}}
+	identity := &hubIdentity{reviews: hub.AuthenticationV1().SelfSubjectReviews(), known: cache.NewExpiring()}
 	options := executor.Options{
 		Authorizer:  c.generic.Authorization.Authorizer,
 		Server:      identity.user,
@@ -62,19 +61,14 @@ func (c *ExtraConfig) executorNames() []string {
 // hubIdentity caches the identity of this server on the hub.
 type hubIdentity struct {
 	reviews authenticationclient.SelfSubjectReviewInterface
-	clock   clock.PassiveClock
-
-	mu    sync.Mutex
-	known user.Info
-	asked time.Time
+	known   *cache.Expiring
 }
 
 // user returns the identity of this server on the hub.
 func (i *hubIdentity) user(ctx context.Context) (user.Info, error) {
-	if known := i.cached(); known != nil {
-		return known, nil
+	if known, ok := i.known.Get(""); ok {
+		return known.(user.Info), nil
 	}
-	asked := i.clock.Now()
 	review, err := i.reviews.Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("creating a SelfSubjectReview: %w", err)
@@ -87,17 +81,6 @@ func (i *hubIdentity) user(ctx context.Context) (user.Info, error) {
 	for key, values := range info.Extra {
 		known.Extra[key] = values
 	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.known, i.asked = known, asked
+	i.known.Set("", known, identityAge)
 	return known, nil
-}
-
-func (i *hubIdentity) cached() user.Info {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.known == nil || i.clock.Since(i.asked) >= identityAge {
-		return nil
-	}
-	return i.known
 }

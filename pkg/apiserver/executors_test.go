@@ -10,6 +10,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/kubernetes/fake"
 	kubetesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -30,8 +31,8 @@ func TestHubIdentity(t *testing.T) {
 			Extra: map[string]authenticationv1.ExtraValue{"authentication.kubernetes.io/pod-name": {"server-0"}},
 		}}}, fails
 	})
-	clock := clocktesting.NewFakePassiveClock(time.Now())
-	identity := &hubIdentity{reviews: hub.AuthenticationV1().SelfSubjectReviews(), clock: clock}
+	clock := clocktesting.NewFakeClock(time.Now())
+	identity := &hubIdentity{reviews: hub.AuthenticationV1().SelfSubjectReviews(), known: cache.NewExpiringWithClock(clock)}
 	is := func(want string, calls int) {
 		t.Helper()
 		got, err := identity.user(t.Context())

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +23,7 @@ import (
 
 	addonv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/executor"
@@ -55,13 +58,29 @@ type permissionSet struct {
 	missing []string
 }
 
-func (s *permissionSet) add(namespace, group, resource string, verbs ...string) {
-	resource, subresource, _ := strings.Cut(resource, "/")
-	for _, verb := range verbs {
-		s.attributes = append(s.attributes, authorizationv1.ResourceAttributes{
-			Namespace: namespace, Group: group, Resource: resource, Subresource: subresource, Verb: verb,
-		})
+// hubPermission is a row of a table of permissions: verbs on resources of a group, in a namespace or in all.
+type hubPermission struct {
+	// needed is true if the server needs it with its options.
+	needed                             bool
+	namespace, group, resources, verbs string
+}
+
+func newPermissionSet(warning string, rows ...hubPermission) permissionSet {
+	s := permissionSet{warning: warning}
+	for _, row := range rows {
+		if !row.needed {
+			continue
+		}
+		for name := range strings.FieldsSeq(row.resources) {
+			resource, subresource, _ := strings.Cut(name, "/")
+			for verb := range strings.FieldsSeq(row.verbs) {
+				s.attributes = append(s.attributes, authorizationv1.ResourceAttributes{
+					Namespace: row.namespace, Group: row.group, Resource: resource, Subresource: subresource, Verb: verb,
+				})
+			}
+		}
 	}
+	return s
 }
 
 // hubStores contains the kinds that the hub stores itself, so that the server reads them from the hub.
@@ -73,80 +92,65 @@ type hubStores struct {
 // the server uses for the ManifestWorks of ClusterPermissions. certificate is nil if the server does not
 // manage its serving certificate.
 func newHubAccess(hub kubernetes.Interface, leaseNamespaces []string, certificate *servingcert.Policy, stores hubStores, search, assignments bool, executors []string) *hubAccess {
+	const (
+		read = "get list watch"
+		all  = "get list watch create update delete"
+		rbac = rbacv1.GroupName
+	)
+	required := []hubPermission{
+		{true, "", "authentication.k8s.io", "tokenreviews", "create"},
+		{true, "", "authorization.k8s.io", "subjectaccessreviews", "create"},
+		{true, "", eventsv1.GroupName, "events", "create patch"},
+		{true, "", "", "namespaces", read},
+		{true, "", "flowcontrol.apiserver.k8s.io", "flowschemas prioritylevelconfigurations", "list watch"},
+		{true, "", "admissionregistration.k8s.io", "validatingadmissionpolicies validatingadmissionpolicybindings mutatingwebhookconfigurations validatingwebhookconfigurations", "list watch"},
+		{stores.works, "", workv1.GroupName, "manifestworks", all},
+		{!stores.works, "", rbac, "rolebindings", "list watch update"},
+		{stores.clusters, "", clusterv1.GroupName, "managedclusters", read},
+		// To register clusters. This includes the permissions of agents, because RBAC allows a user to grant only permissions
+		// that the user has.
+		{!stores.clusters, "", "", "namespaces", "create update delete"},
+		{!stores.clusters, "", rbac, "clusterroles clusterrolebindings rolebindings", all},
+		{!stores.clusters, "", clusterv1.GroupName, "managedclusters", "get list watch update patch"},
+		{!stores.clusters, "", clusterv1.GroupName, "managedclusters/status", "update patch"},
+		{!stores.clusters, "", registerv1alpha1.GroupName, "managedclusters/clientcertificates", "renew"},
+		{!stores.clusters, "", certificatesv1.GroupName, "certificatesigningrequests", "create get list watch deletecollection"},
+		{!stores.clusters, "", certificatesv1.GroupName, "certificatesigningrequests/approval", "update"},
+		{!stores.clusters, "", coordinationv1.GroupName, "leases", "get list watch create delete"},
+		{stores.sets, "", clusterv1.GroupName, "managedclustersets managedclustersetbindings", read},
+		{!stores.accounts, "", rbac, "roles rolebindings", all},
+		// These include the permissions that the server grants to agents.
+		{!stores.accounts, "", "", "secrets", "list watch get create update patch delete"},
+	}
+	for _, namespace := range slices.Compact(leaseNamespaces) {
+		required = append(required, hubPermission{true, namespace, coordinationv1.GroupName, "leases", "get create update"})
+	}
+	if certificate != nil {
+		required = append(required, hubPermission{true, certificate.Namespace, "", "secrets", "get list watch create update"},
+			hubPermission{true, "", apiregistrationv1.GroupName, "apiservices", "list watch"})
+	}
 	a := &hubAccess{
 		hub:      hub,
-		required: permissionSet{warning: "The server lacks permissions that it requires on the hub"},
-		optional: permissionSet{warning: "The server lacks permissions on the hub that some ClusterPermissions or MulticlusterRoleAssignments require"},
-		search:   permissionSet{warning: "The server refuses searches because it lacks permissions to read the RBAC objects of the hub"},
+		required: newPermissionSet("The server lacks permissions that it requires on the hub", required...),
+		optional: newPermissionSet("The server lacks permissions on the hub that some ClusterPermissions or MulticlusterRoleAssignments require",
+			hubPermission{stores.accounts, "", rbac, "roles", read},
+			hubPermission{true, "", rbac, "clusterroles", read},
+			hubPermission{assignments, "", clusterv1.GroupName, "placementdecisions", "list watch"},
+			// The check of executors needs the identity of this server on the hub.
+			hubPermission{!stores.works && len(executors) > 0, "", "authentication.k8s.io", "selfsubjectreviews", "create"},
+			hubPermission{stores.addons, "", addonv1alpha1.GroupName, "managedclusteraddons", "get list watch delete"}),
+		search: newPermissionSet("The server refuses searches because it lacks permissions to read the RBAC objects of the hub",
+			hubPermission{search, "", rbac, "roles clusterroles rolebindings clusterrolebindings", "list watch"}),
 	}
-	add := a.required.add
-	add("", "authentication.k8s.io", "tokenreviews", "create")
-	add("", "authorization.k8s.io", "subjectaccessreviews", "create")
-	add("", eventsv1.GroupName, "events", "create", "patch")
-	for _, verb := range []string{"get", "list", "watch"} {
+	for verb := range strings.FieldsSeq(read) {
 		a.required.attributes = append(a.required.attributes, authorizationv1.ResourceAttributes{
 			Namespace: metav1.NamespaceSystem, Resource: "configmaps", Name: authenticationConfigMap, Verb: verb,
 		})
 	}
-	add("", "", "namespaces", "get", "list", "watch")
-	add("", "flowcontrol.apiserver.k8s.io", "flowschemas", "list", "watch")
-	add("", "flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations", "list", "watch")
-	for _, resource := range []string{
-		"validatingadmissionpolicies", "validatingadmissionpolicybindings",
-		"mutatingwebhookconfigurations", "validatingwebhookconfigurations",
-	} {
-		add("", "admissionregistration.k8s.io", resource, "list", "watch")
-	}
-	for _, namespace := range slices.Compact(leaseNamespaces) {
-		add(namespace, "coordination.k8s.io", "leases", "get", "create", "update")
-	}
-	if certificate != nil {
-		add(certificate.Namespace, "", "secrets", "get", "list", "watch", "create", "update")
-		add("", apiregistrationv1.GroupName, "apiservices", "list", "watch")
-	}
-	if stores.works {
-		add("", workv1.GroupName, "manifestworks", "get", "list", "watch", "create", "update", "delete")
-	} else {
-		add("", rbacv1.GroupName, "rolebindings", "list", "watch", "update")
-	}
-	if stores.clusters {
-		add("", clusterv1.GroupName, "managedclusters", "get", "list", "watch")
-	} else {
-		for _, access := range registrationAccess {
-			add("", access.group, access.resource, access.verbs...)
-		}
-	}
-	if stores.sets {
-		add("", clusterv1.GroupName, "managedclustersets", "get", "list", "watch")
-		add("", clusterv1.GroupName, "managedclustersetbindings", "get", "list", "watch")
-	}
-	if !stores.accounts {
-		add("", rbacv1.GroupName, "roles", "get", "list", "watch", "create", "update", "delete")
-		add("", rbacv1.GroupName, "rolebindings", "get", "list", "watch", "create", "update", "delete")
-		// These include the permissions that the server grants to agents.
-		add("", "", "secrets", "list", "watch", "get", "create", "update", "patch", "delete")
-	}
-	if stores.accounts {
-		a.optional.add("", rbacv1.GroupName, "roles", "get", "list", "watch")
-	}
-	a.optional.add("", rbacv1.GroupName, "clusterroles", "get", "list", "watch")
-	if assignments {
-		a.optional.add("", clusterv1.GroupName, "placementdecisions", "list", "watch")
-	}
-	if search {
-		for _, resource := range []string{"roles", "clusterroles", "rolebindings", "clusterrolebindings"} {
-			a.search.add("", rbacv1.GroupName, resource, "list", "watch")
-		}
-	}
-	if !stores.works && len(executors) > 0 {
-		// The check of executors needs the identity of this server on the hub.
-		a.optional.add("", "authentication.k8s.io", "selfsubjectreviews", "create")
+	if !stores.works {
 		for _, name := range executors {
 			a.optional.attributes = append(a.optional.attributes, executor.ResourceAttributes("", name))
 		}
-	}
-	if stores.addons {
-		a.optional.add("", addonv1alpha1.GroupName, "managedclusteraddons", "get", "list", "watch", "delete")
 	}
 	return a
 }

@@ -7,9 +7,6 @@ import (
 	"slices"
 	"time"
 
-	certificatesv1 "k8s.io/api/certificates/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	kubeinformers "k8s.io/client-go/informers"
 	certificatesinformers "k8s.io/client-go/informers/certificates/v1"
@@ -18,7 +15,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 
-	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/acceptance"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
@@ -54,25 +50,6 @@ type RegistrationConfig struct {
 	DrainTimeout time.Duration
 	// Labels are labels of the objects that the server creates on the hub for an accepted cluster.
 	Labels map[string]string
-}
-
-// registrationAccess contains the permissions that a server needs on the hub to register clusters. They
-// include the permissions of agents, because RBAC allows a user to grant only permissions that the user
-// has.
-var registrationAccess = []struct {
-	group, resource string
-	verbs           []string
-}{
-	{"", "namespaces", []string{"create", "update", "delete"}},
-	{rbacv1.GroupName, "clusterroles", []string{"get", "list", "watch", "create", "update", "delete"}},
-	{rbacv1.GroupName, "clusterrolebindings", []string{"get", "list", "watch", "create", "update", "delete"}},
-	{rbacv1.GroupName, "rolebindings", []string{"get", "list", "watch", "create", "update", "delete"}},
-	{clusterv1.GroupName, "managedclusters", []string{"get", "list", "watch", "update", "patch"}},
-	{clusterv1.GroupName, "managedclusters/status", []string{"update", "patch"}},
-	{registerv1alpha1.GroupName, "managedclusters/clientcertificates", []string{"renew"}},
-	{certificatesv1.GroupName, "certificatesigningrequests", []string{"create", "get", "list", "watch", "deletecollection"}},
-	{certificatesv1.GroupName, "certificatesigningrequests/approval", []string{"update"}},
-	{coordinationv1.GroupName, "leases", []string{"get", "list", "watch", "create", "delete"}},
 }
 
 // clusterRegistration registers clusters if this server serves ManagedClusters. Otherwise the controllers

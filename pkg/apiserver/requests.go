@@ -1,7 +1,10 @@
 package apiserver
 
 import (
+	"bytes"
+	"encoding/json"
 	"net/http"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -10,6 +13,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/authz/callers"
 	"open-cluster-management.io/hub-apiserver/pkg/quota"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	"open-cluster-management.io/hub-apiserver/pkg/search/watch"
 )
 
@@ -59,17 +63,64 @@ func (c CompletedConfig) limitRequests() *callerLimits {
 	return out
 }
 
-// writesObject returns a function that reports whether the body of a request is a stored object or a
-// patch of one.
-func writesObject() func(*request.RequestInfo) bool {
+// storedResources returns the group resources of the wanted rows.
+func storedResources(wanted func(*definition.Resource) bool) sets.Set[schema.GroupResource] {
 	stored := sets.New[schema.GroupResource]()
 	for _, row := range Resources(Dependencies{}) {
 		for _, version := range row.Versions {
-			stored.Insert(version.WithResource(row.Name).GroupResource())
+			if wanted(&row) {
+				stored.Insert(version.WithResource(row.Name).GroupResource())
+			}
 		}
 	}
+	return stored
+}
+
+// writesObject returns a function that reports whether the body of a request is a stored object or a
+// patch of one.
+func writesObject() func(*request.RequestInfo) bool {
+	stored := storedResources(func(*definition.Resource) bool { return true })
 	return func(info *request.RequestInfo) bool {
 		return (info.Verb == "create" || info.Verb == "update" || info.Verb == "patch") &&
 			stored.Has(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource})
+	}
+}
+
+// withoutStatus empties the status of an object in JSON. It keeps all other bytes, so that duplicate and
+// unknown fields are still detected.
+func withoutStatus(body []byte) []byte {
+	if !bytes.Contains(body, []byte(`"status"`)) {
+		return body
+	}
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	if first, err := decoder.Token(); err != nil || first != json.Delim('{') {
+		return body
+	}
+	for decoder.More() {
+		key, err := decoder.Token()
+		if err != nil {
+			return body
+		}
+		var value json.RawMessage
+		if err := decoder.Decode(&value); err != nil {
+			return body
+		}
+		if end := int(decoder.InputOffset()); key == "status" && value[0] == '{' {
+			return slices.Concat(body[:end-len(value)], []byte("{}"), body[end:])
+		}
+	}
+	return body
+}
+
+// ignoreStatus returns a function that empties the status in the body of writes of objects with a status
+// subresource. Such a write does not change the status, so its JSON types do not matter. Published
+// samples contain a boolean instead of the string of a condition ("status: True").
+func ignoreStatus() func(*request.RequestInfo, []byte) []byte {
+	resources := storedResources((*definition.Resource).HasStatus)
+	return func(info *request.RequestInfo, body []byte) []byte {
+		if info.Subresource != "" || !resources.Has(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}) {
+			return body
+		}
+		return withoutStatus(body)
 	}
 }

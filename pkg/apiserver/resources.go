@@ -68,8 +68,8 @@ type Dependencies struct {
 	ReservedAccountNames []string
 	// Registration is nil for a server that does not register clusters.
 	Registration *RegistrationDependencies
-	// Restore returns the ID of the last restore of the server's data, or an empty string.
-	Restore func() string
+	// Restore is the ID of the last restore of the server's data, or an empty string.
+	Restore string
 	// Quotas change the default limits of the rows. They may be nil.
 	Quotas *Quotas
 }
@@ -95,7 +95,7 @@ type SearchDependencies struct {
 
 // Resources returns the table of all stored resources.
 func Resources(d Dependencies) []definition.Resource {
-	clusters := managedcluster.Options{Authorizer: d.Authorizer, Restore: d.Restore}
+	clusters := managedcluster.Options{Authorizer: d.Authorizer, Restore: func() string { return d.Restore }}
 	var registrations managedclusterregistration.Options
 	if r := d.Registration; r != nil {
 		clusters.Registration, clusters.Decisions = r.Registrar, r.Decisions
@@ -142,64 +142,44 @@ type Views struct {
 
 // Virtual returns the table of all resources that are served but not stored.
 func Virtual(d VirtualDependencies) []definition.Virtual {
-	return slices.Concat(searchRows(d.Search), accessRows(d.Access), clusterViewRows(d.Views), []definition.Virtual{importRow(d.Imports)})
-}
-
-func clusterViewRows(views Views) []definition.Virtual {
-	one := func(name string, version schema.GroupVersion, storage rest.Storage) definition.Virtual {
-		return definition.Virtual{Name: name, Version: version, Storages: func() map[string]rest.Storage { return map[string]rest.Storage{name: storage} }}
+	questions := func() search.Options {
+		return search.Options{Engine: d.Search.Engine, Scopes: d.Search.Scopes, States: d.Search.Reports.States}
 	}
+	version := searchv1alpha1.SchemeGroupVersion
 	return []definition.Virtual{
-		one("managedclusters", clusterviewv1.SchemeGroupVersion, views.ManagedClusters),
-		one("kubevirtprojects", clusterviewv1.SchemeGroupVersion, views.KubeVirtProjects),
-		one("managedclustersets", clusterviewv1alpha1.SchemeGroupVersion, views.ManagedClusterSets),
-		one("userpermissions", clusterviewv1alpha1.SchemeGroupVersion, views.UserPermissions),
-	}
-}
-
-func accessRows(o fleetreview.Options) []definition.Virtual {
-	row := func(name string, build func(fleetreview.Options) rest.Storage) definition.Virtual {
-		return definition.Virtual{Name: name, Version: accessv1alpha1.SchemeGroupVersion, Storages: func() map[string]rest.Storage {
-			return map[string]rest.Storage{name: build(o)}
-		}}
-	}
-	return []definition.Virtual{
-		row("selffleetaccessreviews", fleetreview.NewSelf),
-		row("fleetaccessreviews", fleetreview.NewAccess),
-		row("fleetsubjectreviews", fleetreview.NewSubjects),
+		virtual(version, "searches", func() rest.Storage { return search.NewSearches(questions()) }),
+		virtual(version, "searchcompletions", func() rest.Storage { return search.NewCompletions(questions()) }),
+		virtual(version, "searchschemas", func() rest.Storage { return search.NewSchemas(questions()) }),
+		virtual(version, "fleetresources", func() rest.Storage {
+			return fleetresource.NewREST(fleetresource.Options{Engine: d.Search.Engine, Scopes: d.Search.Scopes, WatchMemory: d.Search.WatchMemory})
+		}),
+		{Name: "inventories", Version: version, Storages: func() map[string]rest.Storage {
+			return map[string]rest.Storage{"inventories": inventory.NewREST(d.Search.Reports, d.Search.Scopes), "inventories/sync": inventory.NewSync(d.Search.Reports)}
+		}},
+		virtual(version, console.Resource, func() rest.Storage { return consolestorage.NewREST(d.Search.Console) }),
+		{Name: "clusterstatuses", Version: proxyv1beta1.SchemeGroupVersion, Storages: func() map[string]rest.Storage {
+			return map[string]rest.Storage{"clusterstatuses": clusterstatus.REST{}, "clusterstatuses/aggregator": clusterstatus.NewAggregator(d.Search.Reports)}
+		}},
+		virtual(accessv1alpha1.SchemeGroupVersion, "selffleetaccessreviews", func() rest.Storage { return fleetreview.NewSelf(d.Access) }),
+		virtual(accessv1alpha1.SchemeGroupVersion, "fleetaccessreviews", func() rest.Storage { return fleetreview.NewAccess(d.Access) }),
+		virtual(accessv1alpha1.SchemeGroupVersion, "fleetsubjectreviews", func() rest.Storage { return fleetreview.NewSubjects(d.Access) }),
+		virtual(clusterviewv1.SchemeGroupVersion, "managedclusters", func() rest.Storage { return d.Views.ManagedClusters }),
+		virtual(clusterviewv1.SchemeGroupVersion, "kubevirtprojects", func() rest.Storage { return d.Views.KubeVirtProjects }),
+		virtual(clusterviewv1alpha1.SchemeGroupVersion, "managedclustersets", func() rest.Storage { return d.Views.ManagedClusterSets }),
+		virtual(clusterviewv1alpha1.SchemeGroupVersion, "userpermissions", func() rest.Storage { return d.Views.UserPermissions }),
+		importRow(d.Imports),
 	}
 }
 
 func importRow(stores *imports.Stores) definition.Virtual {
-	return definition.Virtual{Name: "imports", Version: migrationv1alpha1.SchemeGroupVersion, Storages: func() map[string]rest.Storage {
-		return map[string]rest.Storage{"imports": imports.NewREST(stores)}
-	}}
+	return virtual(migrationv1alpha1.SchemeGroupVersion, "imports", func() rest.Storage { return imports.NewREST(stores) })
 }
 
-func searchRows(d SearchDependencies) []definition.Virtual {
-	version := searchv1alpha1.SchemeGroupVersion
-	question := func(name string, build func(search.Options) rest.Storage) definition.Virtual {
-		return definition.Virtual{Name: name, Version: version, Storages: func() map[string]rest.Storage {
-			return map[string]rest.Storage{name: build(search.Options{Engine: d.Engine, Scopes: d.Scopes, States: d.Reports.States})}
-		}}
-	}
-	return []definition.Virtual{
-		question("searches", search.NewSearches),
-		question("searchcompletions", search.NewCompletions),
-		question("searchschemas", search.NewSchemas),
-		{Name: "fleetresources", Version: version, Storages: func() map[string]rest.Storage {
-			return map[string]rest.Storage{"fleetresources": fleetresource.NewREST(fleetresource.Options{Engine: d.Engine, Scopes: d.Scopes, WatchMemory: d.WatchMemory})}
-		}},
-		{Name: "inventories", Version: version, Storages: func() map[string]rest.Storage {
-			return map[string]rest.Storage{"inventories": inventory.NewREST(d.Reports, d.Scopes), "inventories/sync": inventory.NewSync(d.Reports)}
-		}},
-		{Name: console.Resource, Version: version, Storages: func() map[string]rest.Storage {
-			return map[string]rest.Storage{console.Resource: consolestorage.NewREST(d.Console)}
-		}},
-		{Name: "clusterstatuses", Version: proxyv1beta1.SchemeGroupVersion, Storages: func() map[string]rest.Storage {
-			return map[string]rest.Storage{"clusterstatuses": clusterstatus.REST{}, "clusterstatuses/aggregator": clusterstatus.NewAggregator(d.Reports)}
-		}},
-	}
+// virtual returns the row of a resource without subresources.
+func virtual(version schema.GroupVersion, name string, build func() rest.Storage) definition.Virtual {
+	return definition.Virtual{Name: name, Version: version, Storages: func() map[string]rest.Storage {
+		return map[string]rest.Storage{name: build()}
+	}}
 }
 
 // optional are the versions that are served only if --runtime-config enables them. proxy/v1alpha1 is
@@ -216,7 +196,7 @@ func DefaultResourceConfig(search *SearchConfig) *serverstorage.ResourceConfig {
 	}
 	config.EnableVersions(migrationv1alpha1.SchemeGroupVersion)
 	if search != nil {
-		for _, row := range slices.Concat(searchRows(SearchDependencies{}), accessRows(fleetreview.Options{}), clusterViewRows(Views{})) {
+		for _, row := range Virtual(VirtualDependencies{}) {
 			config.EnableVersions(row.Version)
 		}
 	}

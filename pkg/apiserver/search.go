@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"time"
 
@@ -29,7 +28,6 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/access/feed"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
-	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/callers"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	clusterinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster/v1"
@@ -66,11 +64,9 @@ const (
 var SearchEngines = []SearchEngine{EmbeddedSearch, PostgresSearch, NoSearch}
 
 const (
-	searchOpenTimeout  = time.Minute
-	embeddedGCPercent  = 40
-	rulesReviewTimeout = 10 * time.Second
-	searchClaimID      = "id"
-	graphqlResource    = "graphql"
+	searchOpenTimeout = time.Minute
+	embeddedGCPercent = 40
+	graphqlResource   = "graphql"
 	// clusterPeriod is the interval at which the number of Nodes of each cluster is counted. clusterRetry is
 	// the interval while the engine is unavailable.
 	clusterPeriod = time.Minute
@@ -111,15 +107,11 @@ type fleetSearch struct {
 	reports  *ingest.Handler
 	graphql  http.Handler
 	bindings kubeinformers.SharedInformerFactory
-	// claim is nil for an engine that several servers may share, and if the claim of an embedded etcd applies.
-	claim *storageClaim
 	// clusters keeps the resources of kind Cluster up to date.
 	clusters reconcile.Loop
-	// access contains the RBAC of the fleet. accessFeed fills it from reports, and hubAccess, which is nil if the hub is
-	// not a cluster, from the informers of the hub.
+	// access contains the RBAC of the fleet. accessFeed fills it from reports, and scopes from the informers of the hub.
 	access     *access.Index
 	accessFeed *feed.Feed
-	hubAccess  *feed.HubFeed
 }
 
 // openEngine starts to load the engine, so that everything else is served meanwhile.
@@ -179,13 +171,6 @@ func (c CompletedConfig) newSearch(a *assembly) (_ *fleetSearch, err error) {
 			err = errors.Join(err, out.engine.Close())
 		}
 	}()
-	if config.Engine == EmbeddedSearch && c.extra.Embedded == nil {
-		id, err := etcd.ReadStorageID(filepath.Join(config.DataDir, searchClaimID))
-		if err != nil {
-			return nil, fmt.Errorf("identity of the search data: %w", err)
-		}
-		out.claim = &storageClaim{hub, c.extra.Namespace, searchClaim, id}
-	}
 	if err := out.receiveReports(config, clusters); err != nil {
 		return nil, err
 	}
@@ -197,15 +182,6 @@ func (c CompletedConfig) newSearch(a *assembly) (_ *fleetSearch, err error) {
 		return nil, err
 	}
 	out.accessFeed = feed.New(feed.Config{Engine: out.engine, Index: out.access, HubCluster: config.HubCluster, States: out.reports.States})
-	if config.HubCluster != "" {
-		out.hubAccess, err = feed.NewHub(feed.HubConfig{
-			Index: out.access, Cluster: config.HubCluster, OtherAuthorizers: otherAuthorizers(hub),
-			Informers: []cache.SharedIndexInformer{scopes.Roles, scopes.ClusterRoles, scopes.RoleBindings, scopes.ClusterRoleBindings},
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
 	out.graphql, err = graphql.New(graphql.Config{Engine: out.engine, Scopes: out.scopes, Stale: out.staleClusters, Authorizer: c.generic.Authorization.Authorizer, Watches: a.limits.watches, WatchMemory: a.limits.watchMemory})
 	return out, err
 }
@@ -270,7 +246,9 @@ func (c CompletedConfig) scopes(a *assembly, out *fleetSearch, clusters clusteri
 		RoleBindings:        out.bindings.Rbac().V1().RoleBindings().Informer(),
 		ClusterRoleBindings: out.bindings.Rbac().V1().ClusterRoleBindings().Informer(),
 		Authorizer:          a.reviews.ForUsers(reviews),
-		RulesReview:         rulesReview(a.server.hub),
+		ReviewAuthorizers:   reviewAuthorizers(a.server.hub),
+		Fleet:               out.access,
+		HubCluster:          c.extra.Search.HubCluster,
 		HubClasses:          out.engine.HubClasses,
 		Clusters: func() []string {
 			names, err := namesOf(clusters)
@@ -282,7 +260,6 @@ func (c CompletedConfig) scopes(a *assembly, out *fleetSearch, clusters clusteri
 	}
 	if c.extra.Search.ByClusterPermission {
 		scopes.Works, scopes.Delivered = a.server.informers.works.Work().V1().ManifestWorks().Informer(), a.deliverer.Delivered
-		scopes.Reported, scopes.HubCluster = out.access, c.extra.Search.HubCluster
 	}
 	return scopes, nil
 }
@@ -347,31 +324,19 @@ func (f *fleetSearch) staleClusters(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
-// rulesReview sends a SelfSubjectRulesReview and reports whether the result is incomplete. It is incomplete
-// if an authorizer other than RBAC decides for all users.
-func rulesReview(hub kubernetes.Interface) func(context.Context) (bool, error) {
+// reviewAuthorizers returns a function that reviews whether the hub asks another authorizer than RBAC: a
+// SelfSubjectRulesReview is incomplete if one decides for all users, and a probe shows the others.
+func reviewAuthorizers(hub kubernetes.Interface) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
-		ctx, cancel := context.WithTimeout(ctx, rulesReviewTimeout)
-		defer cancel()
-		review, err := hub.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx, &authorizationv1.SelfSubjectRulesReview{
+		rules, err := hub.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx, &authorizationv1.SelfSubjectRulesReview{
 			Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: metav1.NamespaceDefault},
 		}, metav1.CreateOptions{})
 		if err != nil {
 			return false, fmt.Errorf("reviewing rules: %w", err)
 		}
-		return review.Status.Incomplete, nil
-	}
-}
-
-// otherAuthorizers reports whether the hub asks another authorizer than RBAC.
-func otherAuthorizers(hub kubernetes.Interface) func(context.Context) (bool, error) {
-	incomplete := rulesReview(hub)
-	return func(ctx context.Context) (bool, error) {
-		if others, err := incomplete(ctx); err != nil || others {
-			return others, err
+		if rules.Status.Incomplete {
+			return true, nil
 		}
-		ctx, cancel := context.WithTimeout(ctx, rulesReviewTimeout)
-		defer cancel()
 		probe, err := hub.AuthorizationV1().SubjectAccessReviews().Create(ctx, rbac.NewProbe(), metav1.CreateOptions{})
 		if err != nil {
 			return false, fmt.Errorf("reviewing the authorizers of the hub: %w", err)
@@ -382,14 +347,11 @@ func otherAuthorizers(hub kubernetes.Interface) func(context.Context) (bool, err
 
 // onlySubjects removes all fields of a binding except its identity, its subjects and its role.
 func onlySubjects(obj any) (any, error) {
-	kept := func(meta metav1.ObjectMeta) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Namespace: meta.Namespace, Name: meta.Name, UID: meta.UID, ResourceVersion: meta.ResourceVersion}
-	}
 	switch binding := obj.(type) {
 	case *rbacv1.RoleBinding:
-		binding.ObjectMeta = kept(binding.ObjectMeta)
+		binding.ObjectMeta = identityOf(&binding.ObjectMeta)
 	case *rbacv1.ClusterRoleBinding:
-		binding.ObjectMeta = kept(binding.ObjectMeta)
+		binding.ObjectMeta = identityOf(&binding.ObjectMeta)
 	}
 	return obj, nil
 }
@@ -415,11 +377,8 @@ func (f *fleetSearch) addHooks(s *Server, hub *hubAccess) (map[string]func(conte
 		},
 		"search-clusters":          f.reports.Run,
 		"search-cluster-resources": f.clusters.Run,
-		// Neither delays readiness: until they are done, the index says that clusters are unknown.
+		// It does not delay readiness: until it is done, the index says that clusters are unknown.
 		"access-feed": f.accessFeed.Run,
-	}
-	if f.hubAccess != nil {
-		hooks["access-hub-feed"] = f.hubAccess.Run
 	}
 	if f.database != nil && s.extra.Embedded == nil {
 		check := newDatabaseCheck(f.database.Away, s.etcd.Client(), s.etcd.Prefix(), s.extra.Identity)

@@ -13,10 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
-	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/leaderelection"
@@ -24,7 +21,6 @@ import (
 	"k8s.io/klog/v2"
 
 	migrationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/migration/v1alpha1"
-	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
 	"open-cluster-management.io/hub-apiserver/pkg/quota"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
@@ -35,10 +31,8 @@ const campaignPause = time.Second
 
 // Server is the API server, ready to run.
 type Server struct {
+	*Data
 	generic   *genericapiserver.GenericAPIServer
-	hub       kubernetes.Interface
-	extra     *ExtraConfig
-	clients   *clients
 	informers informerFactories
 	// hubInformers are the informers of hub resources with the cluster label. secretInformers
 	// are the informers of the metadata of the Secrets of accounts.
@@ -60,13 +54,6 @@ type Server struct {
 	certificate *servingcert.Controller
 	// watches are the watches of stored objects, which end when a migration from or to OCM begins.
 	watches *definition.Watches
-	// restored knows whether the data were restored from a snapshot.
-	restored *restoredData
-	// etcd are connections to every etcd in which objects are stored, and stored the versions in which they are.
-	// clusterStore opens the store of ManagedClusters.
-	etcd         *etcd.Clusters
-	stored       []etcd.StoredVersions
-	clusterStore func() (storage.Interface, factory.DestroyFunc, error)
 	// events receives the Events of this replica.
 	events events.EventBroadcaster
 	// controllers run on the leader, each until its context ends.
@@ -154,49 +141,27 @@ func (s *Server) Run(ctx context.Context) error {
 	defer s.running.Wait()
 	defer cancel(nil)
 
-	var claims []*storageClaim
-	if s.search != nil && s.search.claim != nil {
-		claims = append(claims, s.search.claim)
-	}
-	if s.extra.Embedded != nil {
-		claims = append(claims, &storageClaim{s.hub, s.extra.Namespace, etcdClaim, s.extra.Embedded.StorageID()})
-	}
-	for _, claim := range claims {
-		if err := claim.take(ctx); err != nil {
-			return err
-		}
+	// needed stops the server with the error of a function.
+	needed := func(run func(context.Context) error) {
 		s.running.Go(func() {
-			if err := claim.keep(ctx); err != nil {
+			if err := run(ctx); err != nil && ctx.Err() == nil {
 				cancel(err)
 			}
 		})
 	}
-	if s.extra.Embedded == nil {
-		if err := s.checkEtcdVersions(ctx, cancel); err != nil {
-			return err
-		}
+	if s.claim != nil {
+		needed(s.claim.keep)
 	}
+	needed(s.etcd.AwaitVersions)
 	if s.extra.EtcdFailover != nil {
 		// Without etcd, watches would look as if nothing changed, although other replicas may reach it.
 		s.running.Go(func() { s.extra.EtcdFailover.Run(ctx, s.etcd, s.watches.End) })
 	}
-	if err := s.checkData(ctx, cancel); err != nil {
-		return err
-	}
-	stopAfter := func(what string, failed <-chan error) {
-		s.running.Go(func() {
-			select {
-			case err := <-failed:
-				cancel(fmt.Errorf("%s: %w", what, err))
-			case <-ctx.Done():
-			}
-		})
-	}
 	if s.extra.Embedded != nil {
-		stopAfter("embedded etcd", s.extra.Embedded.Failed())
+		needed(failure("embedded etcd", s.extra.Embedded.Failed()))
 	}
 	if s.search != nil {
-		stopAfter("search engine", s.search.engine.Failed())
+		needed(failure("search engine", s.search.engine.Failed()))
 	}
 	if err := s.generic.PrepareRun().RunWithContext(ctx); err != nil {
 		return err
@@ -205,6 +170,24 @@ func (s *Server) Run(ctx context.Context) error {
 		return cause
 	}
 	return nil
+}
+
+// failure returns a function that waits for the error of a part of the server.
+func failure(part string, failed <-chan error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		select {
+		case err := <-failed:
+			return fmt.Errorf("%s: %w", part, err)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (s *Server) closeEtcd() {
+	if err := s.etcd.Close(); err != nil && !errors.Is(err, context.Canceled) {
+		klog.Background().Error(err, "Failed to close the connections to etcd")
+	}
 }
 
 // closeSearch closes the search engine after its users have stopped, so that its data is durable.

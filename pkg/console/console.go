@@ -4,14 +4,12 @@ package console
 
 import (
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
 	"fmt"
 	"net/http"
 	"path"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -43,7 +41,6 @@ var headers = map[string]string{
 	"Cross-Origin-Opener-Policy":   "same-origin",
 	"Cross-Origin-Resource-Policy": "same-origin",
 	"Referrer-Policy":              "no-referrer",
-	"Vary":                         "Accept-Encoding",
 	"X-Content-Type-Options":       "nosniff",
 }
 
@@ -71,10 +68,8 @@ func New() (Files, error) {
 
 // file serves one file.
 type file struct {
-	contentType       string
-	plain, compressed []byte
-	// etag is the hash of the content. Each encoding of the content has an ETag of its own.
-	etag string
+	contentType, etag string
+	content           []byte
 }
 
 func newFile(name string, content []byte) (*file, error) {
@@ -82,19 +77,8 @@ func newFile(name string, content []byte) (*file, error) {
 	if !known {
 		return nil, fmt.Errorf("file %s of the console: no content type for %q", name, path.Ext(name))
 	}
-	var compressed bytes.Buffer
-	w, err := gzip.NewWriterLevel(&compressed, gzip.BestCompression)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := w.Write(content); err != nil {
-		return nil, err
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
 	hash := sha256.Sum256(content)
-	return &file{contentType: contentType, plain: content, compressed: compressed.Bytes(), etag: hex.EncodeToString(hash[:16])}, nil
+	return &file{contentType: contentType, etag: `"` + hex.EncodeToString(hash[:16]) + `"`, content: content}, nil
 }
 
 // ServeHTTP implements http.Handler.
@@ -104,25 +88,6 @@ func (f *file) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		header.Set(name, value)
 	}
 	header.Set("Content-Type", f.contentType)
-	content, etag := f.plain, f.etag
-	if acceptsGzip(r) {
-		content, etag = f.compressed, f.etag+"-gzip"
-		header.Set("Content-Encoding", "gzip")
-	}
-	header.Set("ETag", `"`+etag+`"`)
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
-}
-
-// acceptsGzip reports whether the caller accepts gzip by name.
-func acceptsGzip(r *http.Request) bool {
-	for coding := range strings.SplitSeq(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
-		name, parameter, _ := strings.Cut(coding, ";")
-		if strings.TrimSpace(name) != "gzip" {
-			continue
-		}
-		_, quality, limited := strings.Cut(parameter, "=")
-		value, err := strconv.ParseFloat(strings.TrimSpace(quality), 64)
-		return !limited || err == nil && value > 0
-	}
-	return false
+	header.Set("ETag", f.etag)
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.content))
 }

@@ -3,16 +3,18 @@ package servingcert
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
@@ -55,7 +57,7 @@ type Controller struct {
 	clock      clock.Clock
 	content    *Content
 
-	secrets     []informers.SharedInformerFactory
+	secrets     informers.SharedInformerFactory
 	apiServices aggregatorinformers.SharedInformerFactory
 	loop        reconcile.Loop
 }
@@ -66,28 +68,28 @@ func New(policy Policy, hub kubernetes.Interface, aggregator aggregator.Interfac
 	c := &Controller{
 		policy: policy, hub: hub, aggregator: aggregator, events: recorder, clock: clock.RealClock{},
 		content:     &Content{name: "Secret " + policy.Namespace + "/" + policy.Secret},
+		secrets:     informers.NewSharedInformerFactoryWithOptions(hub, 0, informers.WithNamespace(policy.Namespace), informers.WithTransform(withoutData)),
 		apiServices: aggregatorinformers.NewSharedInformerFactory(aggregator, 0),
 	}
 	c.content.cert, c.content.key = placeholder.CurrentCertKeyContent()
 	key := cache.ObjectName{Namespace: policy.Namespace, Name: policy.Secret}
-	keys := func(any) []cache.ObjectName { return []cache.ObjectName{key} }
+	keys := func(concerned bool) []cache.ObjectName {
+		if !concerned {
+			return nil
+		}
+		return []cache.ObjectName{key}
+	}
 	c.loop = reconcile.Loop{
 		Name: "serving-certificate", Reconcile: c.reconcile, Initial: []cache.ObjectName{key}, LastRetry: lastRetry,
 		// The feeds may be absent: the first reconciliation names a missing permission in /readyz.
-		Feeds: []reconcile.Feed{{Informer: c.apiServices.Apiregistration().V1().APIServices().Informer(), MaybeAbsent: true, Keys: func(obj any) []cache.ObjectName {
-			if service, ok := obj.(*apiregistrationv1.APIService); ok && c.injects(service) {
-				return keys(obj)
-			}
-			return nil
-		}}},
-	}
-	for _, name := range []string{policy.Secret, policy.CASecret()} {
-		factory := informers.NewSharedInformerFactoryWithOptions(hub, 0, informers.WithNamespace(policy.Namespace), informers.WithTransform(withoutData),
-			informers.WithTweakListOptions(func(options *metav1.ListOptions) {
-				options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
-			}))
-		c.secrets = append(c.secrets, factory)
-		c.loop.Feeds = append(c.loop.Feeds, reconcile.Feed{Informer: factory.Core().V1().Secrets().Informer(), MaybeAbsent: true, Keys: keys})
+		Feeds: []reconcile.Feed{
+			{Informer: c.apiServices.Apiregistration().V1().APIServices().Informer(), MaybeAbsent: true, Keys: reconcile.Keys(func(service *apiregistrationv1.APIService) []cache.ObjectName {
+				return keys(c.injects(service))
+			})},
+			{Informer: c.secrets.Core().V1().Secrets().Informer(), MaybeAbsent: true, Keys: reconcile.Keys(func(secret *corev1.Secret) []cache.ObjectName {
+				return keys(secret.Name == policy.Secret || secret.Name == policy.CASecret())
+			})},
+		},
 	}
 	return c
 }
@@ -109,10 +111,8 @@ func (c *Controller) Ready(*http.Request) error { return c.content.check(c.clock
 
 // Run keeps the certificate until ctx ends.
 func (c *Controller) Run(ctx context.Context) {
-	for _, factory := range c.secrets {
-		factory.Start(ctx.Done())
-		defer factory.Shutdown()
-	}
+	c.secrets.Start(ctx.Done())
+	defer c.secrets.Shutdown()
 	c.apiServices.Start(ctx.Done())
 	defer c.apiServices.Shutdown()
 	c.loop.Run(ctx)
@@ -256,4 +256,78 @@ func (c *Controller) inject(ctx context.Context, bundle []byte) error {
 		klog.FromContext(ctx).Info("Wrote the certificate authorities of the server into an APIService", "apiService", service.Name)
 	}
 	return errors.Join(errs...)
+}
+
+// Content is the certificate that the server serves. It implements
+// dynamiccertificates.CertKeyContentProvider.
+type Content struct {
+	name string
+
+	mu        sync.Mutex
+	cert, key []byte
+	// leaf is nil until a certificate is loaded from the Secret.
+	leaf      *x509.Certificate
+	listeners []dynamiccertificates.Listener
+	// err is the reason why the last reconciliation failed.
+	err error
+}
+
+var _ dynamiccertificates.CertKeyContentProvider = &Content{}
+
+// Name implements dynamiccertificates.CertKeyContentProvider.
+func (c *Content) Name() string { return c.name }
+
+// AddListener implements dynamiccertificates.Notifier.
+func (c *Content) AddListener(listener dynamiccertificates.Listener) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.listeners = append(c.listeners, listener)
+}
+
+// CurrentCertKeyContent implements dynamiccertificates.CertKeyContentProvider.
+func (c *Content) CurrentCertKeyContent() (cert, key []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cert, c.key
+}
+
+// load serves another certificate. It returns its leaf, and whether it differs from the previous one.
+func (c *Content) load(cert, key []byte) (*x509.Certificate, bool, error) {
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return nil, false, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if bytes.Equal(c.cert, cert) && bytes.Equal(c.key, key) {
+		return c.leaf, false, nil
+	}
+	c.cert, c.key, c.leaf = cert, key, pair.Leaf
+	for _, listener := range c.listeners {
+		listener.Enqueue()
+	}
+	return pair.Leaf, true, nil
+}
+
+func (c *Content) failed(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = err
+}
+
+// check returns an error that names the cause if the served certificate is not valid.
+func (c *Content) check(now time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.leaf == nil && c.err != nil:
+		return c.err
+	case c.leaf == nil:
+		return errors.New("the serving certificate is not loaded yet")
+	case !now.Before(c.leaf.NotAfter):
+		return errors.Join(fmt.Errorf("the serving certificate expired at %s", c.leaf.NotAfter.Format(time.RFC3339)), c.err)
+	case now.Before(c.leaf.NotBefore):
+		return errors.Join(fmt.Errorf("the serving certificate is not valid before %s: check the clock of this server", c.leaf.NotBefore.Format(time.RFC3339)), c.err)
+	}
+	return nil
 }

@@ -3,19 +3,20 @@ package tracing
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/sdk/resource"
-
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/apis/apiserver/install"
+	"k8s.io/client-go/transport"
 	"k8s.io/component-base/tracing"
 	tracingapi "k8s.io/component-base/tracing/api/v1"
 	"k8s.io/klog/v2"
@@ -55,8 +56,8 @@ func ReadConfiguration(file string) (*tracingapi.TracingConfiguration, error) {
 
 // NewProvider returns a provider that exports spans to the collector of a configuration. It does not connect to
 // the collector before it has spans. The caller must shut it down, which takes at most 5 seconds.
-func NewProvider(ctx context.Context, config *tracingapi.TracingConfiguration, service Service, options ...otlptracegrpc.Option) (tracing.TracerProvider, error) {
-	inner, err := tracing.NewProvider(ctx, config, options, []resource.Option{resource.WithAttributes(
+func NewProvider(ctx context.Context, config *tracingapi.TracingConfiguration, service Service) (tracing.TracerProvider, error) {
+	inner, err := tracing.NewProvider(ctx, config, nil, []resource.Option{resource.WithAttributes(
 		attribute.String("service.name", service.Name),
 		attribute.String("service.instance.id", service.Instance),
 		attribute.String("service.version", service.Version),
@@ -84,3 +85,30 @@ func (p *provider) Shutdown(ctx context.Context) error {
 	defer cancel()
 	return p.TracerProvider.Shutdown(ctx)
 }
+
+// maxURL limits the URLs in spans. Tenants choose names of objects.
+const maxURL = 2048
+
+// Transport returns a wrapper of transports. It records a span of each request with a context that has a
+// recorded span, as far as the budget permits, and sends its trace context to the server. Other requests, such
+// as those of informers, start no trace.
+func Transport(provider trace.TracerProvider) transport.WrapperFunc {
+	wrap := tracing.WrapperFor(provider)
+	return func(next http.RoundTripper) http.RoundTripper {
+		return &roundTripper{next: next, traced: wrap(next)}
+	}
+}
+
+type roundTripper struct {
+	next, traced http.RoundTripper
+}
+
+func (t *roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
+	if len(request.URL.Path)+len(request.URL.RawQuery) > maxURL || !recorded(request.Context()) {
+		return t.next.RoundTrip(request)
+	}
+	return t.traced.RoundTrip(request)
+}
+
+// WrappedRoundTripper returns the wrapped transport.
+func (t *roundTripper) WrappedRoundTripper() http.RoundTripper { return t.next }

@@ -16,28 +16,13 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-const (
-	// Decoded texts are kept, because most roles and bindings are the same in many clusters: shortTexts of at most
-	// shortBytes, and longTexts of at most longBytes.
-	shortTexts, shortBytes = 8192, 512
-	longTexts, longBytes   = 1024, 16 << 10
-)
+// Decoded texts of at most maxText bytes are kept, because most roles and bindings are the same in many clusters.
+const maxTexts, maxText = 8192, 4 << 10
 
 // decoder decodes the content of RBAC objects. It is safe for concurrent use.
-type decoder struct{ short, long *lru.Cache }
+type decoder struct{ known *lru.Cache }
 
-func newDecoder() *decoder { return &decoder{short: lru.New(shortTexts), long: lru.New(longTexts)} }
-
-// known returns the cache for a text, or nil.
-func (d *decoder) known(text string) *lru.Cache {
-	switch {
-	case len(text) <= shortBytes:
-		return d.short
-	case len(text) <= longBytes:
-		return d.long
-	}
-	return nil
-}
+func newDecoder() *decoder { return &decoder{lru.New(maxTexts)} }
 
 // decode returns the value of a JSON text in an internal property, which callers must not change. Fields that this server
 // does not know make it invalid, because they could restrict or extend the permissions.
@@ -46,12 +31,9 @@ func decode[T any](d *decoder, internal query.Properties, name string) (value T,
 	if !ok {
 		return value, false
 	}
-	known := d.known(encoded)
-	if known != nil {
-		if found, ok := known.Get(encoded); ok {
-			if value, ok = found.(T); ok {
-				return value, true
-			}
+	if found, ok := d.known.Get(encoded); ok {
+		if value, ok = found.(T); ok {
+			return value, true
 		}
 	}
 	reader := json.NewDecoder(strings.NewReader(encoded))
@@ -62,8 +44,8 @@ func decode[T any](d *decoder, internal query.Properties, name string) (value T,
 	if _, err := reader.Token(); !errors.Is(err, io.EOF) {
 		return value, false
 	}
-	if known != nil {
-		known.Add(strings.Clone(encoded), value)
+	if len(encoded) <= maxText {
+		d.known.Add(strings.Clone(encoded), value)
 	}
 	return value, true
 }

@@ -1,7 +1,7 @@
 // Package feed fills the index of the RBAC of the fleet. Each replica of the server has its own index and its own feed.
 //
 //	reports of clusters → search engine ──Internal, Changes──► Feed ──► access.Index
-//	informers of the hub ──────────────────────────────────► HubFeed ──┘
+//	informers of the hub → visibility.Compiler ─────────────────────────────┘
 //
 // At the start, the Feed reads the roles and bindings of each cluster. It follows the changes of the engine, and reads a
 // cluster again after each change of its RBAC. A cluster is Known while its AccessReport says that its RBAC is complete,

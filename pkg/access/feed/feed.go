@@ -106,10 +106,7 @@ func (f *Feed) Run(ctx context.Context) {
 			klog.FromContext(ctx).V(2).Info("Cannot read roles and bindings from the search engine yet", "err", err)
 		}
 		f.lag()
-		select {
-		case <-ctx.Done():
-		case <-time.After(backoff.Step()):
-		}
+		pause(ctx, backoff.Step())
 	}
 }
 
@@ -385,4 +382,14 @@ func stale(s *ingest.State) string {
 		return "the cluster has not reported since " + s.LastReport.UTC().Format(time.RFC3339)
 	}
 	return ""
+}
+
+// pause waits until the delay is over or ctx ends.
+func pause(ctx context.Context, delay time.Duration) {
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
 }

@@ -12,11 +12,7 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	kubeinformers "k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/tools/cache"
 
 	"open-cluster-management.io/hub-apiserver/pkg/access"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
@@ -433,47 +429,4 @@ func TestExpired(t *testing.T) {
 	if _, _, err := search.WholeChanges(t.Context(), f.engine, 1, 10); err == nil {
 		t.Fatal("the engine still has all changes, want search.ErrExpired")
 	}
-}
-
-func TestHub(t *testing.T) {
-	client := fake.NewClientset(
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "reader"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"secrets"}}}},
-	)
-	factory := kubeinformers.NewSharedInformerFactory(client, 0)
-	informers := factory.Rbac().V1()
-	f := &fleet{t: t, index: access.New()}
-	others := make(chan bool, 1)
-	feed, err := NewHub(HubConfig{
-		Index: f.index, Cluster: hub,
-		Informers:        []cache.SharedIndexInformer{informers.Roles().Informer(), informers.ClusterRoles().Informer(), informers.RoleBindings().Informer(), informers.ClusterRoleBindings().Informer()},
-		OtherAuthorizers: func(context.Context) (bool, error) { return <-others, nil },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer cancel()
-	running.Go(func() { feed.Run(ctx) })
-	f.wants(hub, "alice", access.Unknown, "not listed")
-	factory.Start(ctx.Done())
-	defer factory.Shutdown()
-	defer cancel()
-	f.wants(hub, "alice", access.Unknown, "authorizers of the hub")
-	others <- false
-	f.wants(hub, "alice", access.Denied, "")
-	made, err := client.RbacV1().RoleBindings("prod").Create(ctx, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "readers", Namespace: "prod"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "reader"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "alice"}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.wants(hub, "alice", access.Allowed, "")
-	if err := client.RbacV1().RoleBindings("prod").Delete(ctx, made.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	f.wants(hub, "alice", access.Denied, "")
 }

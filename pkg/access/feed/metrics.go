@@ -17,28 +17,20 @@ const (
 
 var (
 	clusterStates = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Subsystem:      subsystem,
-		Name:           "access_clusters",
-		Help:           "Managed clusters by state of their reported RBAC: known, or unknown if answers about them are Unknown.",
-		StabilityLevel: metrics.ALPHA,
+		Subsystem: subsystem, Name: "access_clusters", StabilityLevel: metrics.ALPHA,
+		Help: "Managed clusters by state of their reported RBAC: known, or unknown if answers about them are Unknown.",
 	}, []string{"state"})
 	clusterAges = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Subsystem:      subsystem,
-		Name:           "access_clusters_by_report_age",
-		Help:           "Managed clusters by age of their last report: 2m, 5m, 15m (at most that old), older or never.",
-		StabilityLevel: metrics.ALPHA,
+		Subsystem: subsystem, Name: "access_clusters_by_report_age", StabilityLevel: metrics.ALPHA,
+		Help: "Managed clusters by age of their last report: 2m, 5m, 15m (at most that old), older or never.",
 	}, []string{"age"})
 	updates = metrics.NewCounterVec(&metrics.CounterOpts{
-		Subsystem:      subsystem,
-		Name:           "access_updates_total",
-		Help:           "Updates of the index of RBAC from reports, by result (applied or refused).",
-		StabilityLevel: metrics.ALPHA,
+		Subsystem: subsystem, Name: "access_updates_total", StabilityLevel: metrics.ALPHA,
+		Help: "Updates of the index of RBAC from reports, by result (applied or refused).",
 	}, []string{"result"})
 	reads = metrics.NewCounter(&metrics.CounterOpts{
-		Subsystem:      subsystem,
-		Name:           "access_cluster_reads_total",
-		Help:           "Number of times that all roles and bindings of a cluster were read from the search engine.",
-		StabilityLevel: metrics.ALPHA,
+		Subsystem: subsystem, Name: "access_cluster_reads_total", StabilityLevel: metrics.ALPHA,
+		Help: "Number of times that all roles and bindings of a cluster were read from the search engine.",
 	})
 )
 

@@ -73,13 +73,14 @@ func run(ctx context.Context, o options.Completed) (err error) {
 		return err
 	}
 	completed := config.Complete()
-	if err := completed.AwaitEtcd(ctx); err != nil {
+	data, err := completed.AwaitData(ctx)
+	if err != nil {
 		if ctx.Err() != nil {
 			return nil // stopped while it waits
 		}
 		return err
 	}
-	server, err := completed.New()
+	server, err := completed.New(data)
 	if err != nil {
 		return err
 	}

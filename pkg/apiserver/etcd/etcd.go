@@ -6,9 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,6 +19,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 )
 
@@ -74,47 +78,44 @@ type Server struct {
 
 // Start starts etcd and waits until it serves. It returns an error if it cannot open the data or another
 // process uses it.
-func Start(ctx context.Context, options Options) (*Server, error) {
+func Start(ctx context.Context, options Options) (_ *Server, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if err := os.MkdirAll(options.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
 	s := &Server{dataDir: options.DataDir, snapshots: options.Snapshots, logLevel: zap.NewAtomicLevelAt(zap.PanicLevel)}
-	var err error
+	defer func() {
+		if err != nil {
+			s.Stop()
+		}
+	}()
 	if s.lock, err = lock(ctx, options.DataDir); err != nil {
 		return nil, err
 	}
 	if err := interrupted(options.DataDir); err != nil {
-		s.Stop()
 		return nil, err
 	}
 	if s.storageID, err = ReadStorageID(filepath.Join(options.DataDir, idFile)); err != nil {
-		s.Stop()
 		return nil, fmt.Errorf("reading the ID of the data: %w", err)
 	}
 	if err := s.placeSocket(options.DataDir); err != nil {
-		s.Stop()
 		return nil, fmt.Errorf("creating the directory of the socket: %w", err)
 	}
 
 	s.etcd, err = embed.StartEtcd(s.config(options))
 	if err != nil {
-		s.Stop()
 		return nil, fmt.Errorf("opening %s: %w", options.DataDir, err)
 	}
 	select {
 	case <-s.etcd.Server.ReadyNotify():
 	case err := <-s.etcd.Err():
-		s.Stop()
 		return nil, fmt.Errorf("starting: %w", err)
 	case <-ctx.Done():
-		s.Stop()
 		return nil, fmt.Errorf("not ready within %s: %w", startTimeout, context.Cause(ctx))
 	}
 	s.client, err = clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint()}, DialTimeout: startTimeout})
 	if err != nil {
-		s.Stop()
 		return nil, fmt.Errorf("connecting: %w", err)
 	}
 	return s, nil
@@ -231,5 +232,67 @@ func ReadStorageID(path string) (string, error) {
 		return "", err
 	}
 	fresh := uuid.NewString()
-	return fresh, os.WriteFile(path, []byte(fresh), 0o600)
+	return fresh, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(fresh), 0o600))
+}
+
+const (
+	lockFile   = "lock"
+	lockPeriod = 100 * time.Millisecond
+)
+
+// lock locks the data directory until the file is closed or the process ends. Until ctx ends, it waits for
+// another process that is stopping. etcd itself would wait forever and log nothing.
+func lock(ctx context.Context, dataDir string) (file *os.File, err error) {
+	waiting := false
+	err = wait.PollUntilContextCancel(ctx, lockPeriod, true, func(ctx context.Context) (bool, error) {
+		var err error
+		if file, err = tryLock(dataDir); file == nil && err == nil && !waiting {
+			waiting = true
+			klog.FromContext(ctx).Info("Waiting for another process to unlock the data directory", "directory", dataDir, "process", holder(dataDir))
+		}
+		return file != nil, err
+	})
+	switch {
+	case err != nil && waiting:
+		return nil, fmt.Errorf("locking the data directory: process %s is using %s", holder(dataDir), dataDir)
+	case err != nil:
+		return nil, err
+	}
+	if err := writeHolder(file); err != nil {
+		return nil, errors.Join(fmt.Errorf("locking the data directory: %w", err), file.Close())
+	}
+	return file, nil
+}
+
+// tryLock locks the data directory without changing it, or returns nil if another process has locked it.
+func tryLock(dataDir string) (*os.File, error) {
+	file, err := os.OpenFile(filepath.Join(dataDir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("locking the data directory: %w", err)
+	}
+	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	switch {
+	case err == nil:
+		return file, nil
+	case errors.Is(err, syscall.EWOULDBLOCK):
+		return nil, file.Close()
+	}
+	return nil, errors.Join(fmt.Errorf("locking the data directory: %w", err), file.Close())
+}
+
+// holder returns the process that has locked the data directory.
+func holder(dataDir string) string {
+	content, err := os.ReadFile(filepath.Join(dataDir, lockFile))
+	if err != nil || len(content) == 0 {
+		return "(unknown)"
+	}
+	return strings.TrimSpace(string(content))
+}
+
+func writeHolder(file *os.File) error {
+	if err := file.Truncate(0); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(io.NewOffsetWriter(file, 0), os.Getpid())
+	return err
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/server/egressselector"
 	"k8s.io/klog/v2"
@@ -25,7 +26,9 @@ const (
 	probePeriod   = 2 * time.Second
 	probeTimeout  = 2 * time.Second
 	probeFailures = 2
-	probeKey      = "health"
+	// dialPeriod is the interval at which a new connection looks whether its member responds again.
+	dialPeriod = 200 * time.Millisecond
+	probeKey   = "health"
 )
 
 // Failover makes the clients of etcd clusters use the members that respond. If a member does not respond while
@@ -34,14 +37,14 @@ const (
 // client of etcd waits up to two minutes after it has failed to connect.
 type Failover struct {
 	mu    sync.Mutex
-	conns map[string]map[*trackedConn]struct{}
-	// silent contains the addresses of members that do not respond. The channel is closed when one responds again.
-	silent map[string]chan struct{}
+	conns sets.Set[*trackedConn]
+	// silent contains the addresses of members that do not respond.
+	silent sets.Set[string]
 }
 
 // NewFailover returns a Failover without connections.
 func NewFailover() *Failover {
-	return &Failover{conns: map[string]map[*trackedConn]struct{}{}, silent: map[string]chan struct{}{}}
+	return &Failover{conns: sets.New[*trackedConn](), silent: sets.New[string]()}
 }
 
 // Redundant reports whether the servers are several members that a Failover can distinguish.
@@ -60,15 +63,13 @@ func (f *Failover) Lookup(egressselector.NetworkContext) (utilnet.DialFunc, erro
 }
 
 func (f *Failover) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	f.mu.Lock()
-	responds := f.silent[address]
-	f.mu.Unlock()
-	if responds != nil {
-		select {
-		case <-responds:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("the etcd member %s does not respond: %w", address, context.Cause(ctx))
-		}
+	err := wait.PollUntilContextCancel(ctx, dialPeriod, true, func(context.Context) (bool, error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return !f.silent.Has(address), nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the etcd member %s does not respond: %w", address, err)
 	}
 	inner, err := (&net.Dialer{}).DialContext(ctx, network, address)
 	if err != nil {
@@ -77,10 +78,7 @@ func (f *Failover) dial(ctx context.Context, network, address string) (net.Conn,
 	conn := &trackedConn{Conn: inner, failover: f, address: address}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.conns[address] == nil {
-		f.conns[address] = map[*trackedConn]struct{}{}
-	}
-	f.conns[address][conn] = struct{}{}
+	f.conns.Insert(conn)
 	return conn, nil
 }
 
@@ -93,23 +91,23 @@ type trackedConn struct {
 // Close closes the connection and forgets it.
 func (c *trackedConn) Close() error {
 	c.failover.mu.Lock()
-	delete(c.failover.conns[c.address], c)
+	c.failover.conns.Delete(c)
 	c.failover.mu.Unlock()
 	return c.Conn.Close()
 }
 
 // disconnect closes all connections to an address, and returns their number.
-func (f *Failover) disconnect(address string) int {
+func (f *Failover) disconnect(address string) (closed int) {
 	f.mu.Lock()
-	var conns []*trackedConn
-	for conn := range f.conns[address] {
-		conns = append(conns, conn)
-	}
+	conns := f.conns.UnsortedList()
 	f.mu.Unlock()
 	for _, conn := range conns {
-		_ = conn.Close()
+		if conn.address == address {
+			_ = conn.Close()
+			closed++
+		}
 	}
-	return len(conns)
+	return closed
 }
 
 // Run probes the members of the etcd clusters until ctx ends. Connect must have made the clients of members direct. Run calls
@@ -164,13 +162,10 @@ func silent(cluster []string, silence map[string]error) bool {
 func (f *Failover) mark(address string, silent bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	responds := f.silent[address]
-	switch {
-	case silent && responds == nil:
-		f.silent[address] = make(chan struct{})
-	case !silent && responds != nil:
-		close(responds)
-		delete(f.silent, address)
+	if silent {
+		f.silent.Insert(address)
+	} else {
+		f.silent.Delete(address)
 	}
 }
 
@@ -192,22 +187,12 @@ func (c *Clusters) Unavailable(ctx context.Context) error {
 func (c *Clusters) probe(ctx context.Context) map[string]error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	out := map[string]error{}
-	var mu sync.Mutex
-	var probes sync.WaitGroup
-	for member, client := range c.members {
-		probes.Go(func() {
-			_, err := client.Get(ctx, probeKey, clientv3.WithCountOnly())
-			if answered(err) {
-				err = nil
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			out[member] = err
-		})
-	}
-	probes.Wait()
-	return out
+	return c.eachMember(func(_ string, client *clientv3.Client) error {
+		if _, err := client.Get(ctx, probeKey, clientv3.WithCountOnly()); !answered(err) {
+			return err
+		}
+		return nil
+	})
 }
 
 // answered reports whether a result is an answer of the member, which can be an error such as a missing permission.

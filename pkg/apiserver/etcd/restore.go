@@ -59,7 +59,9 @@ func RestoreSnapshot(ctx context.Context, options RestoreOptions) (*Mark, error)
 	if err := os.MkdirAll(options.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	held, err := lockSoon(ctx, options.DataDir)
+	soon, cancel := context.WithTimeout(ctx, lockPatience)
+	defer cancel()
+	held, err := lock(soon, options.DataDir)
 	if err != nil {
 		return nil, err
 	}
@@ -77,12 +79,6 @@ func RestoreSnapshot(ctx context.Context, options RestoreOptions) (*Mark, error)
 		return nil, errors.Join(fmt.Errorf("restoring %s: %w", options.File, err), os.RemoveAll(temp))
 	}
 	return mark, commit(options.DataDir, temp, mark)
-}
-
-func lockSoon(ctx context.Context, dataDir string) (*os.File, error) {
-	ctx, cancel := context.WithTimeout(ctx, lockPatience)
-	defer cancel()
-	return lock(ctx, dataDir)
 }
 
 // vacant returns an error if the data directory contains data that a restore must not replace, or files

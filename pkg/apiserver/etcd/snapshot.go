@@ -66,13 +66,8 @@ func SaveSnapshot(ctx context.Context, dataDir, file string, overwrite bool) (*S
 		return nil, fmt.Errorf("another process is writing %s: %w", part.Name(), err)
 	}
 	status, err := savePart(ctx, dataDir, part)
-	if err != nil {
-		return nil, errors.Join(err, os.Remove(part.Name()))
-	}
-	if overwrite {
+	if err == nil {
 		err = os.Rename(part.Name(), file)
-	} else if err = os.Link(part.Name(), file); err == nil {
-		err = os.Remove(part.Name())
 	}
 	if err != nil {
 		return nil, errors.Join(err, os.Remove(part.Name()))

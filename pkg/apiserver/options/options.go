@@ -263,7 +263,7 @@ type completed struct {
 
 // Validate returns the errors of the options.
 func (c Completed) Validate() error {
-	var errs []error
+	var errs problems
 	errs = append(errs, c.ServerRun.Validate()...)
 	recommended := *c.Recommended
 	if c.Embedded() {
@@ -273,41 +273,30 @@ func (c Completed) Validate() error {
 	errs = append(errs, c.APIEnablement.Validate(scheme.Scheme)...)
 	errs = append(errs, c.ServerRun.ComponentGlobalsRegistry.Validate()...)
 	if c.Embedded() {
-		if c.EmbeddedEtcd.DataDir == "" {
-			errs = append(errs, fmt.Errorf("--data-dir is required without --etcd-servers"))
-		}
-		if c.EmbeddedEtcd.QuotaBytes < minimumQuotaBytes {
-			errs = append(errs, fmt.Errorf("--data-quota-bytes must be at least %d, not %d", minimumQuotaBytes, c.EmbeddedEtcd.QuotaBytes))
-		}
+		errs.addIf(c.EmbeddedEtcd.DataDir == "", "--data-dir is required without --etcd-servers")
+		errs.addIf(c.EmbeddedEtcd.QuotaBytes < minimumQuotaBytes,
+			"--data-quota-bytes must be at least %d, not %d", minimumQuotaBytes, c.EmbeddedEtcd.QuotaBytes)
 		errs = append(errs, c.EmbeddedEtcd.Snapshots.Validate()...)
 	} else if c.EmbeddedEtcd.Snapshots.Interval != 0 {
 		errs = append(errs, fmt.Errorf("--snapshot-interval saves the embedded etcd: schedule snapshots of --etcd-servers with etcdctl"))
 	}
 	errs = append(errs, c.validateOverrides()...)
-	if c.Namespace == "" {
-		errs = append(errs, fmt.Errorf("--namespace must not be empty"))
-	}
-	if c.ManifestLimitBytes < minimumLimitBytes || c.Embedded() && c.ManifestLimitBytes > maximumObjectBytes {
-		errs = append(errs, fmt.Errorf("--manifest-limit-bytes must be between %d and %d, not %d", minimumLimitBytes, maximumObjectBytes, c.ManifestLimitBytes))
-	}
-	if !slices.Contains(clusterpermission.EscalationChecks, c.EscalationCheck) {
-		errs = append(errs, fmt.Errorf("--clusterpermission-escalation-check must be one of %v, not %q", clusterpermission.EscalationChecks, c.EscalationCheck))
-	}
-	if !slices.Contains(apiserver.NamespaceSources, c.NamespaceSource) {
-		errs = append(errs, fmt.Errorf("--namespace-selector-source must be one of %v, not %q", apiserver.NamespaceSources, c.NamespaceSource))
-	}
+	errs.addIf(c.Namespace == "", "--namespace must not be empty")
+	errs.addIf(c.ManifestLimitBytes < minimumLimitBytes || c.Embedded() && c.ManifestLimitBytes > maximumObjectBytes,
+		"--manifest-limit-bytes must be between %d and %d, not %d", minimumLimitBytes, maximumObjectBytes, c.ManifestLimitBytes)
+	errs.addIf(!slices.Contains(clusterpermission.EscalationChecks, c.EscalationCheck),
+		"--clusterpermission-escalation-check must be one of %v, not %q", clusterpermission.EscalationChecks, c.EscalationCheck)
+	errs.addIf(!slices.Contains(apiserver.NamespaceSources, c.NamespaceSource),
+		"--namespace-selector-source must be one of %v, not %q", apiserver.NamespaceSources, c.NamespaceSource)
 	if _, err := c.workExecutor(); err != nil {
 		errs = append(errs, err)
 	}
-	if !slices.Contains(executor.NilExecutors, c.NilExecutor) {
-		errs = append(errs, fmt.Errorf("--nil-executor must be one of %v, not %q", executor.NilExecutors, c.NilExecutor))
-	}
-	if c.NilExecutor == executor.Deny && c.WorkExecutor == "" {
-		errs = append(errs, fmt.Errorf("--nil-executor=%s requires --work-executor to deliver ClusterPermissions", executor.Deny))
-	}
-	if c.MaximumTokenValidity != 0 && c.MaximumTokenValidity < authenticationv1beta1.MinimumValidity {
-		errs = append(errs, fmt.Errorf("--managed-serviceaccount-max-validity must be 0 or at least %s, not %s", authenticationv1beta1.MinimumValidity, c.MaximumTokenValidity))
-	}
+	errs.addIf(!slices.Contains(executor.NilExecutors, c.NilExecutor),
+		"--nil-executor must be one of %v, not %q", executor.NilExecutors, c.NilExecutor)
+	errs.addIf(c.NilExecutor == executor.Deny && c.WorkExecutor == "",
+		"--nil-executor=%s requires --work-executor to deliver ClusterPermissions", executor.Deny)
+	errs.addIf(c.MaximumTokenValidity != 0 && c.MaximumTokenValidity < authenticationv1beta1.MinimumValidity,
+		"--managed-serviceaccount-max-validity must be 0 or at least %s, not %s", authenticationv1beta1.MinimumValidity, c.MaximumTokenValidity)
 	errs = append(errs, c.Quotas.Validate()...)
 	errs = append(errs, c.Search.validate(c.Embedded())...)
 	errs = append(errs, c.Registration.validate()...)
@@ -398,4 +387,14 @@ func (c Completed) identity(embedded *etcd.Server) (string, error) {
 		return host + "_" + embedded.StorageID(), nil
 	}
 	return host + "_" + uuid.NewString(), nil
+}
+
+// problems are the errors of flags.
+type problems []error
+
+// addIf adds an error if a flag is wrong.
+func (p *problems) addIf(wrong bool, format string, args ...any) {
+	if wrong {
+		*p = append(*p, fmt.Errorf(format, args...))
+	}
 }

@@ -83,27 +83,20 @@ func (r *Registration) complete() {
 }
 
 func (r *Registration) validate() []error {
-	var errs []error
-	if r.MaxRequests < 1 {
-		errs = append(errs, fmt.Errorf("--registration-max-requests must be at least 1, not %d", r.MaxRequests))
-	}
+	var errs problems
+	errs.addIf(r.MaxRequests < 1, "--registration-max-requests must be at least 1, not %d", r.MaxRequests)
 	for _, err := range metav1validation.ValidateLabels(r.Labels, field.NewPath("--registration-labels")) {
 		errs = append(errs, err)
 	}
 	if _, ours := r.Labels[clusterv1.ClusterNameLabel]; ours {
 		errs = append(errs, fmt.Errorf("--registration-labels must not contain %s, which the server sets", clusterv1.ClusterNameLabel))
 	}
-	if r.DrainTimeout < 0 {
-		errs = append(errs, fmt.Errorf("--cluster-drain-timeout must not be negative, not %s", r.DrainTimeout))
-	}
+	errs.addIf(r.DrainTimeout < 0, "--cluster-drain-timeout must not be negative, not %s", r.DrainTimeout)
 	drivers := r.drivers()
-	if drivers.Len() == 0 {
-		errs = append(errs, fmt.Errorf("--registration-auth must contain at least one of %v", registrationDrivers))
-	}
+	errs.addIf(drivers.Len() == 0, "--registration-auth must contain at least one of %v", registrationDrivers)
 	for _, name := range sets.List(drivers) {
-		if !slices.Contains(registrationDrivers, name) {
-			errs = append(errs, fmt.Errorf("--registration-auth must be one of %v, not %q", registrationDrivers, name))
-		}
+		errs.addIf(!slices.Contains(registrationDrivers, name),
+			"--registration-auth must be one of %v, not %q", registrationDrivers, name)
 	}
 	if r.HubClusterARN != "" {
 		if _, err := irsa.ParseARN(r.HubClusterARN); err != nil {
@@ -112,9 +105,7 @@ func (r *Registration) validate() []error {
 	} else if drivers.Has(registerv1alpha1.DriverAWSIRSA) {
 		errs = append(errs, fmt.Errorf("--hub-cluster-arn is required with --registration-auth=%s", registerv1alpha1.DriverAWSIRSA))
 	}
-	if !slices.Contains(mappings, r.Mapping) {
-		errs = append(errs, fmt.Errorf("--eks-auth must be one of %v, not %q", mappings, r.Mapping))
-	}
+	errs.addIf(!slices.Contains(mappings, r.Mapping), "--eks-auth must be one of %v, not %q", mappings, r.Mapping)
 	if err := irsa.ValidateResourceTags(r.ResourceTags); err != nil {
 		errs = append(errs, fmt.Errorf("--aws-resource-tags: %w", err))
 	}
@@ -123,15 +114,12 @@ func (r *Registration) validate() []error {
 	}
 	errs = append(errs, validate.FlagUsers("auto-approved-csr-identities", r.AutoApprovedUsers)...)
 	gate := utilfeature.DefaultFeatureGate.Enabled(apiserver.ManagedClusterAutoApproval)
-	if !gate && len(r.AutoApprovedARNs)+len(r.AutoApprovedUsers) > 0 {
-		errs = append(errs, fmt.Errorf("--auto-approved-arn-patterns and --auto-approved-csr-identities require --feature-gates=%s=true", apiserver.ManagedClusterAutoApproval))
-	}
-	if len(r.AutoApprovedARNs) > 0 && !drivers.Has(registerv1alpha1.DriverAWSIRSA) {
-		errs = append(errs, fmt.Errorf("--auto-approved-arn-patterns requires --registration-auth=%s", registerv1alpha1.DriverAWSIRSA))
-	}
-	if len(r.AutoApprovedUsers) > 0 && !drivers.Has(registerv1alpha1.DriverCSR) {
-		errs = append(errs, fmt.Errorf("--auto-approved-csr-identities requires --registration-auth=%s", registerv1alpha1.DriverCSR))
-	}
+	errs.addIf(!gate && len(r.AutoApprovedARNs)+len(r.AutoApprovedUsers) > 0,
+		"--auto-approved-arn-patterns and --auto-approved-csr-identities require --feature-gates=%s=true", apiserver.ManagedClusterAutoApproval)
+	errs.addIf(len(r.AutoApprovedARNs) > 0 && !drivers.Has(registerv1alpha1.DriverAWSIRSA),
+		"--auto-approved-arn-patterns requires --registration-auth=%s", registerv1alpha1.DriverAWSIRSA)
+	errs.addIf(len(r.AutoApprovedUsers) > 0 && !drivers.Has(registerv1alpha1.DriverCSR),
+		"--auto-approved-csr-identities requires --registration-auth=%s", registerv1alpha1.DriverCSR)
 	return errs
 }
 

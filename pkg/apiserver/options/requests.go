@@ -68,19 +68,14 @@ func (r *Requests) addFlags(fs *pflag.FlagSet) {
 }
 
 func (r *Requests) validate() []error {
-	var errs []error
-	if r.PerCaller < 0 {
-		errs = append(errs, fmt.Errorf("--max-requests-inflight-per-caller must not be negative, not %d", r.PerCaller))
-	}
-	if r.WatchesPerCaller < 0 {
-		errs = append(errs, fmt.Errorf("--max-watches-per-caller must not be negative, not %d", r.WatchesPerCaller))
-	}
+	var errs problems
+	errs.addIf(r.PerCaller < 0, "--max-requests-inflight-per-caller must not be negative, not %d", r.PerCaller)
+	errs.addIf(r.WatchesPerCaller < 0, "--max-watches-per-caller must not be negative, not %d", r.WatchesPerCaller)
 	if _, err := r.writeRates(); err != nil {
 		errs = append(errs, fmt.Errorf("--%s: %w", apiserver.WriteRatesFlag, err))
 	}
-	if r.WatchMemoryBytes < minimumWatchMemoryBytes {
-		errs = append(errs, fmt.Errorf("--search-watch-memory-bytes must be at least %d, not %d", minimumWatchMemoryBytes, r.WatchMemoryBytes))
-	}
+	errs.addIf(r.WatchMemoryBytes < minimumWatchMemoryBytes,
+		"--search-watch-memory-bytes must be at least %d, not %d", minimumWatchMemoryBytes, r.WatchMemoryBytes)
 	return errs
 }
 

@@ -1,7 +1,6 @@
 package options
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -70,31 +69,22 @@ func (s *Search) addFlags(fs *pflag.FlagSet) {
 }
 
 func (s *Search) validate(embeddedEtcd bool) []error {
-	var errs []error
-	if s.ClusterResources < 1 || s.ClusterBytes < 1 {
-		errs = append(errs, fmt.Errorf("--search-cluster-max-resources and --search-cluster-max-bytes must be at least 1, not %d and %d", s.ClusterResources, s.ClusterBytes))
-	}
-	if !slices.Contains(apiserver.SearchEngines, s.Engine) {
-		errs = append(errs, fmt.Errorf("--search-engine must be one of %v, not %q", apiserver.SearchEngines, s.Engine))
-	}
-	if s.Engine == apiserver.EmbeddedSearch && s.DataDir == "" && !embeddedEtcd {
-		errs = append(errs, errors.New("--search-data-dir is required for the embedded search engine; use --search-engine=postgres for several replicas, or --search-engine=none to disable search"))
-	}
-	if s.Engine == apiserver.PostgresSearch && s.PostgresURLFile == "" {
-		errs = append(errs, fmt.Errorf("--search-postgres-url-file is required with --search-engine=%s", s.Engine))
-	}
-	if s.PostgresReplicaURLsFile != "" && s.Engine != apiserver.PostgresSearch {
-		errs = append(errs, fmt.Errorf("--search-postgres-replica-urls-file requires --search-engine=%s", apiserver.PostgresSearch))
-	}
-	if s.PostgresMaxStaleness < minMaxStaleness {
-		errs = append(errs, fmt.Errorf("--search-postgres-max-staleness must be at least %s, not %s", minMaxStaleness, s.PostgresMaxStaleness))
-	}
-	if s.MaxRequestCost <= 0 {
-		errs = append(errs, fmt.Errorf("--search-max-request-cost must be positive, not %s", s.MaxRequestCost))
-	}
-	if !slices.Contains(searchVisibilities, s.Visibility) {
-		errs = append(errs, fmt.Errorf("--search-visibility must be one of %v, not %q", searchVisibilities, s.Visibility))
-	}
+	var errs problems
+	errs.addIf(s.ClusterResources < 1 || s.ClusterBytes < 1,
+		"--search-cluster-max-resources and --search-cluster-max-bytes must be at least 1, not %d and %d", s.ClusterResources, s.ClusterBytes)
+	errs.addIf(!slices.Contains(apiserver.SearchEngines, s.Engine),
+		"--search-engine must be one of %v, not %q", apiserver.SearchEngines, s.Engine)
+	errs.addIf(s.Engine == apiserver.EmbeddedSearch && s.DataDir == "" && !embeddedEtcd,
+		"--search-data-dir is required for the embedded search engine; use --search-engine=postgres for several replicas, or --search-engine=none to disable search")
+	errs.addIf(s.Engine == apiserver.PostgresSearch && s.PostgresURLFile == "",
+		"--search-postgres-url-file is required with --search-engine=%s", s.Engine)
+	errs.addIf(s.PostgresReplicaURLsFile != "" && s.Engine != apiserver.PostgresSearch,
+		"--search-postgres-replica-urls-file requires --search-engine=%s", apiserver.PostgresSearch)
+	errs.addIf(s.PostgresMaxStaleness < minMaxStaleness,
+		"--search-postgres-max-staleness must be at least %s, not %s", minMaxStaleness, s.PostgresMaxStaleness)
+	errs.addIf(s.MaxRequestCost <= 0, "--search-max-request-cost must be positive, not %s", s.MaxRequestCost)
+	errs.addIf(!slices.Contains(searchVisibilities, s.Visibility),
+		"--search-visibility must be one of %v, not %q", searchVisibilities, s.Visibility)
 	if problems := apivalidation.ValidateNamespaceName(s.HubCluster, false); len(problems) > 0 {
 		errs = append(errs, fmt.Errorf("--hub-cluster-name must be a valid name of a namespace, not %q: %s", s.HubCluster, strings.Join(problems, ", ")))
 	}

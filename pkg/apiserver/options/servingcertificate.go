@@ -45,7 +45,7 @@ func (s *ServingCertificate) validate(serving *genericoptions.SecureServingOptio
 	if s.Secret == "" {
 		return nil
 	}
-	var errs []error
+	var errs problems
 	if pair := serving.ServerCert.CertKey; pair.CertFile != "" || pair.KeyFile != "" {
 		errs = append(errs, fmt.Errorf("--serving-certificate-secret must not be set together with --tls-cert-file or --tls-private-key-file: use one source of the serving certificate"))
 	}
@@ -55,12 +55,10 @@ func (s *ServingCertificate) validate(serving *genericoptions.SecureServingOptio
 	if problems := validation.IsDNS1035Label(s.Service); len(problems) > 0 {
 		errs = append(errs, fmt.Errorf("--serving-certificate-service %q: %s", s.Service, strings.Join(problems, "; ")))
 	}
-	if s.Validity < minimumServingValidity {
-		errs = append(errs, fmt.Errorf("--serving-certificate-validity must be at least %s, not %s", minimumServingValidity, s.Validity))
-	}
-	if s.CAValidity < 3*s.Validity {
-		errs = append(errs, fmt.Errorf("--serving-ca-validity must be at least three times --serving-certificate-validity, %s, not %s", 3*s.Validity, s.CAValidity))
-	}
+	errs.addIf(s.Validity < minimumServingValidity,
+		"--serving-certificate-validity must be at least %s, not %s", minimumServingValidity, s.Validity)
+	errs.addIf(s.CAValidity < 3*s.Validity,
+		"--serving-ca-validity must be at least three times --serving-certificate-validity, %s, not %s", 3*s.Validity, s.CAValidity)
 	return errs
 }
 

@@ -2,9 +2,12 @@
 package callers
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 
@@ -55,4 +58,66 @@ func clusterOf(u user.Info) string {
 		}
 	}
 	return first
+}
+
+// Bound limits the number of open requests or watches of each caller.
+type Bound struct {
+	what, flag   string
+	limit        int
+	retrySeconds int
+
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+// NewBound returns a Bound with a limit for each caller. 0 means no limit. what is a plural, such as
+// "watches". flag is the name of the flag that sets the limit, or empty. retrySeconds is the Retry-After
+// of refusals.
+func NewBound(what, flag string, limit, retrySeconds int) *Bound {
+	registerMetrics()
+	return &Bound{what: what, flag: flag, limit: limit, retrySeconds: retrySeconds, counts: map[string]int{}}
+}
+
+// Take adds one to the count of the caller of a user until release is called. It returns an API error
+// with status 429 if the caller has reached the limit. A nil Bound has no limit.
+func (b *Bound) Take(u user.Info) (release func(), err error) {
+	if b == nil {
+		return func() {}, nil
+	}
+	if Exempt(u) {
+		open.WithLabelValues(b.what).Inc()
+		return sync.OnceFunc(func() { open.WithLabelValues(b.what).Dec() }), nil
+	}
+	caller := Of(u)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.limit > 0 && b.counts[caller] >= b.limit {
+		refused.WithLabelValues(b.what).Inc()
+		remedy := "try again later"
+		if b.flag != "" {
+			remedy = fmt.Sprintf("close some, or raise --%s of the hub-apiserver", b.flag)
+		}
+		return nil, apierrors.NewTooManyRequests(fmt.Sprintf(
+			"%s has %d open %s, which is the limit for each caller; %s", describe(caller), b.limit, b.what, remedy), b.retrySeconds)
+	}
+	b.counts[caller]++
+	open.WithLabelValues(b.what).Inc()
+	return sync.OnceFunc(func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.counts[caller]--; b.counts[caller] == 0 {
+			delete(b.counts, caller)
+		}
+		open.WithLabelValues(b.what).Dec()
+	}), nil
+}
+
+// describe returns a caller for a message.
+func describe(caller string) string {
+	for prefix, kind := range map[string]string{ofCluster: "cluster", ofNamespace: "the ServiceAccounts of namespace", ofUser: "user"} {
+		if len(caller) > len(prefix) && caller[:len(prefix)] == prefix {
+			return fmt.Sprintf("%s %q", kind, caller[len(prefix):])
+		}
+	}
+	return "the caller"
 }

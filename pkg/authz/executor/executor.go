@@ -11,11 +11,13 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication"
+	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz"
 )
@@ -176,4 +178,65 @@ func (c *Checker) caller(ctx context.Context) (user.Info, error) {
 		return nil, apierrors.NewInternalError(fmt.Errorf("reading this server's identity on the hub: %w", err))
 	}
 	return server, nil
+}
+
+// NilExecutor is the policy for ManifestWorks without an executor, which act as the
+// agent.
+type NilExecutor string
+
+const (
+	// Allow allows them for all users with permission to write ManifestWorks.
+	Allow NilExecutor = "Allow"
+	// Deny denies them.
+	Deny NilExecutor = "Deny"
+	// Check requires the permission to use the agent's own ServiceAccount.
+	Check NilExecutor = "Check"
+)
+
+// NilExecutors are all policies.
+var NilExecutors = []NilExecutor{Allow, Deny, Check}
+
+// AgentExecutor is the name in execute-as rules of a ManifestWork without executor. Like
+// on upstream hubs it has no namespace, so it differs from every executor.
+const AgentExecutor = "system:serviceaccount::klusterlet-work-sa"
+
+const (
+	// The audit annotations of a request with a verdict.
+	decisionAnnotation = "executor.work.open-cluster-management.io/decision"
+	reasonAnnotation   = "executor.work.open-cluster-management.io/reason"
+
+	allow  = "allow"
+	forbid = "forbid"
+)
+
+// verdict is the decision on a write and its reason. The zero value is the verdict on a
+// write that requires no decision.
+type verdict struct{ decision, reason string }
+
+// and joins two verdicts that do not forbid.
+func (v verdict) and(other verdict) verdict {
+	switch {
+	case v.decision == "":
+		return other
+	case other.decision == "":
+		return v
+	}
+	return verdict{allow, v.reason + "; " + other.reason}
+}
+
+// record adds the verdict to the audit event.
+func (v verdict) record(ctx context.Context) {
+	if v.decision != "" {
+		audit.AddAuditAnnotations(ctx, decisionAnnotation, v.decision, reasonAnnotation, v.reason)
+	}
+}
+
+const accounts = "managedserviceaccounts"
+
+// Bind returns nil if the caller may bind a ManagedServiceAccount to users, a
+// Forbidden error if not, or an InternalError.
+func Bind(ctx context.Context, a authorizer.Authorizer, namespace, account string) error {
+	return authz.Check(ctx, a, authorizationv1.ResourceAttributes{
+		Verb: "bind", Group: authenticationv1beta1.GroupName, Version: "*", Resource: accounts, Namespace: namespace, Name: account,
+	}, authenticationv1beta1.Resource(accounts), "bind this ManagedServiceAccount to users")
 }

@@ -42,40 +42,17 @@ func (a *allowed) numbered() *allowed {
 	return a
 }
 
-func (a *allowed) wholeHub() bool    { return a.hub.whole() }
-func (a *allowed) allClusters() bool { return a.anyView }
-
-func (a *allowed) cluster(name string) bool {
-	if a.anyView {
-		return true
-	}
-	_, found := a.views[name]
-	return found
-}
-
-func (a *allowed) decide(class Class) Decision {
-	if class.Hub {
-		return a.hub.decide(class.Group, class.Resource, class.Namespace)
-	}
-	if !class.Secret() && a.cluster(class.Cluster) {
-		return Decision{All: true}
-	}
-	if granted := a.clusters[class.Cluster]; granted != nil {
-		return granted.decide(class.Group, class.Resource, class.Namespace)
-	}
-	return Decision{}
-}
-
 // grants are the permissions of an identity in one cluster by RBAC.
 type grants struct {
-	// everything is set for the privileged group.
-	everything bool
 	wide       *rbac.RuleSet
 	namespaces map[string][]*rbac.RuleSet
 }
 
+// allGrants are the permissions of the privileged group.
+var allGrants = &grants{wide: rbac.NewRuleSet(rbac.Everything)}
+
 func (g *grants) whole() bool {
-	return g.everything || decide(g.wide, verbList, rbacv1.APIGroupAll, rbacv1.ResourceAll).All
+	return decide(g.wide, verbList, rbacv1.APIGroupAll, rbacv1.ResourceAll).All
 }
 
 func decide(rules *rbac.RuleSet, verb, group, resource string) Decision {
@@ -84,9 +61,6 @@ func decide(rules *rbac.RuleSet, verb, group, resource string) Decision {
 }
 
 func (g *grants) decide(group, resource, namespace string) Decision {
-	if g.everything {
-		return Decision{All: true}
-	}
 	decision := decide(g.wide, verbList, group, resource)
 	if decision.All || namespace == "" {
 		return decision
@@ -102,9 +76,6 @@ func (g *grants) decide(group, resource, namespace string) Decision {
 }
 
 func (g *grants) gets(resource string) Decision {
-	if g.everything {
-		return Decision{All: true}
-	}
 	return decide(g.wide, verbGet, clusterv1.GroupName, resource)
 }
 

@@ -119,7 +119,7 @@ func compileRules(rules []placedRules) *compiled {
 func compileHub(hub *access.Index, identity user.Info) *allowed {
 	// The API server does not authorize its privileged group.
 	if slices.Contains(identity.GetGroups(), user.SystemPrivilegedGroup) {
-		return &allowed{hub: &grants{everything: true}, anyView: true}
+		return &allowed{hub: allGrants, anyView: true}
 	}
 	granted, _ := compile(hub, hubSubjects(identity), nil, false)
 	c := granted[onHub]
@@ -145,13 +145,6 @@ func (a *allowed) addClusters(granted map[string]*compiled) {
 	a.fingerprint = content.Fingerprint()
 }
 
-// newHub returns an index for the RBAC of the hub.
-func newHub() *access.Index {
-	hub := access.New()
-	hub.SetState(onHub, access.State{Known: true})
-	return hub
-}
-
 // updateOf returns the update of an index that an event of the RBAC of the hub requires, or false for objects of other kinds.
 func updateOf(object any, gone bool) (*access.Update, bool) {
 	u, known := access.ObjectUpdate(object, gone)
@@ -165,7 +158,8 @@ func updateOf(object any, gone bool) (*access.Update, bool) {
 // ClusterRoles, RoleBindings and ClusterRoleBindings. It returns an error for an object of
 // another kind.
 func Static(objects []runtime.Object, identity user.Info) (Scope, error) {
-	hub := newHub()
+	hub := access.New()
+	hub.SetState(onHub, access.State{Known: true})
 	for _, object := range objects {
 		u, known := updateOf(object, false)
 		if !known {

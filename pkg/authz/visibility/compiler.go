@@ -1,10 +1,10 @@
 package visibility
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -47,20 +47,16 @@ var ErrNotSynced = errors.New("the permissions of the hub are not known yet")
 type Config struct {
 	// Mode defaults to Auto.
 	Mode Mode
-	// Roles, ClusterRoles, RoleBindings and ClusterRoleBindings are informers of the
-	// hub. In mode Reviews they may be nil; then callers do not find single names.
+	// Roles, ClusterRoles, RoleBindings and ClusterRoleBindings are informers of the hub.
 	Roles, ClusterRoles, RoleBindings, ClusterRoleBindings cache.SharedIndexInformer
-	// Authorizer decides for the hub; it may be nil in mode RBAC. Its cache adds to
-	// ReviewTTL, so it should not have one.
+	// Authorizer decides for the hub. Its cache adds to ReviewTTL, so it should not have one.
 	Authorizer authorizer.Authorizer
-	// RulesReview sends a SelfSubjectRulesReview and returns whether its result is
-	// incomplete, which shows that the hub has an authorizer other than RBAC. It is
-	// required in mode Auto.
-	RulesReview func(ctx context.Context) (incomplete bool, err error)
+	// ReviewAuthorizers reviews whether the hub asks another authorizer than RBAC. It is nil only in other modes than Auto.
+	ReviewAuthorizers func(context.Context) (others bool, err error)
 	// HubClasses returns the classes of the hub's resources and their version, which
-	// changes when they do. It may be nil in mode RBAC.
+	// changes when they do.
 	HubClasses func(ctx context.Context) ([]Class, uint64, error)
-	// Clusters returns the names of all managed clusters. It may be nil in mode RBAC.
+	// Clusters returns the names of all managed clusters.
 	Clusters func() []string
 
 	// Works is an informer of ManifestWorks. It is nil unless callers also find the
@@ -71,10 +67,9 @@ type Config struct {
 	// called when a ManifestWork changes, and nil if Works is nil.
 	Delivered func(ctx context.Context, cluster string) ([]workv1.Manifest, error)
 
-	// Reported is the RBAC that managed clusters report. On clusters where it is known, it decides instead of what is
-	// delivered. It may be nil, and requires Works.
-	Reported *access.Index
-	// HubCluster is the name of the hub itself in Reported. It may be empty.
+	// Fleet is the RBAC of the fleet. The Compiler fills the entry of the hub, HubCluster. On managed clusters whose RBAC is
+	// known, it decides instead of what is delivered.
+	Fleet      *access.Index
 	HubCluster string
 
 	// CacheSize is the number of cached Scopes; it defaults to 4,096.
@@ -103,84 +98,44 @@ type Compiler struct {
 	// rbacDecides is set while RBAC alone decides on the hub. distrusted is set
 	// permanently once a decision of the hub differed from its RBAC.
 	rbacDecides, distrusted atomic.Bool
-	// asked is set after the first check whether RBAC alone decides.
-	asked atomic.Bool
+	// asked is set after the first check whether RBAC alone decides. authorizers is the last result, or nil.
+	asked       atomic.Bool
+	authorizers atomic.Pointer[authorizers]
 	// deliveredSynced is set once the delivered RBAC of all clusters has been read.
 	deliveredSynced atomic.Bool
 	synced, stopped atomic.Bool
 
 	samples chan *entry
 	limiter *rate.Limiter
-
-	subscribersMu sync.Mutex
-	subscribers   map[*rbac.Interest]user.Info
 }
 
-// New returns a Compiler that follows the informers, or an error if the Config is
-// incomplete. The caller must call Run.
+// New returns a Compiler that follows the informers. The caller must call Run.
 func New(config Config) (*Compiler, error) {
-	if err := config.complete(); err != nil {
-		return nil, fmt.Errorf("visibility: %w", err)
-	}
 	registerMetrics()
+	config.Mode, config.Fleet = cmp.Or(config.Mode, Auto), cmp.Or(config.Fleet, access.New())
+	config.CacheSize = cmp.Or(config.CacheSize, defaultCacheSize)
+	config.ReviewTTL, config.AuthorizerTTL = cmp.Or(config.ReviewTTL, defaultReviewTTL), cmp.Or(config.AuthorizerTTL, defaultAuthorizerTTL)
+	config.ReviewTimeout = cmp.Or(config.ReviewTimeout, defaultReviewTimeout)
 	interests := &interests{}
 	c := &Compiler{
-		config:      config,
-		hub:         newHub(),
-		interests:   interests,
-		scopes:      newScopes(config.CacheSize, interests),
-		classes:     &classes{read: config.HubClasses},
-		samples:     make(chan *entry, maxSamples),
-		limiter:     rate.NewLimiter(samplesPerSecond, sampleBurst),
-		subscribers: map[*rbac.Interest]user.Info{},
+		config:    config,
+		hub:       access.New(),
+		interests: interests,
+		scopes:    newScopes(config.CacheSize, interests),
+		classes:   &classes{read: config.HubClasses},
+		samples:   make(chan *entry, maxSamples),
+		limiter:   rate.NewLimiter(samplesPerSecond, sampleBurst),
 	}
 	c.hub.Follow(func(_ string, _ bool, concerned []rbac.Subject) { interests.touchHub(concerned) })
 	if config.Works != nil {
 		c.delivered = newDelivered(c)
-	}
-	if config.Reported != nil {
-		config.Reported.Follow(c.delivered.reportedChanged)
+		config.Fleet.Follow(c.delivered.reportedChanged)
 	}
 	if err := c.follow(); err != nil {
 		return nil, fmt.Errorf("visibility: %w", err)
 	}
 	c.observeMode()
 	return c, nil
-}
-
-func (c *Config) complete() error {
-	if c.Mode == "" {
-		c.Mode = Auto
-	}
-	if c.CacheSize <= 0 {
-		c.CacheSize = defaultCacheSize
-	}
-	if c.ReviewTTL <= 0 {
-		c.ReviewTTL = defaultReviewTTL
-	}
-	if c.ReviewTimeout <= 0 {
-		c.ReviewTimeout = defaultReviewTimeout
-	}
-	if c.AuthorizerTTL <= 0 {
-		c.AuthorizerTTL = defaultAuthorizerTTL
-	}
-	informers := c.Roles != nil && c.ClusterRoles != nil && c.RoleBindings != nil && c.ClusterRoleBindings != nil
-	reviews := c.Authorizer != nil && c.HubClasses != nil && c.Clusters != nil
-	switch {
-	case c.Mode != Auto && c.Mode != RBAC && c.Mode != Reviews:
-		return fmt.Errorf("unsupported mode %q: supported modes: %s, %s, %s", c.Mode, Auto, RBAC, Reviews)
-	case c.Mode != Reviews && !informers:
-		return fmt.Errorf("mode %s requires informers of Roles, ClusterRoles, RoleBindings and ClusterRoleBindings", c.Mode)
-	case c.Mode != RBAC && !reviews:
-		return fmt.Errorf("mode %s requires Authorizer, HubClasses and Clusters", c.Mode)
-	case c.Mode == Auto && c.RulesReview == nil:
-		return fmt.Errorf("mode %s requires RulesReview", c.Mode)
-	case (c.Works == nil) != (c.Delivered == nil):
-		return errors.New("fields Works and Delivered must be set together")
-	case c.Reported != nil && c.Works == nil:
-		return errors.New("field Reported requires Works")
-	}
-	return nil
 }
 
 // HasSynced reports whether the permissions are known, so that Scope succeeds.
@@ -194,11 +149,11 @@ func (c *Compiler) HasSynced() bool {
 	if c.config.Mode == Auto && !c.asked.Load() || c.delivered != nil && !c.deliveredSynced.Load() {
 		return false
 	}
-	for i := range c.feeds {
-		if !c.feeds[i].registration.HasSynced() {
-			return false
-		}
+	if !c.hubSynced() {
+		return false
 	}
+	// Earlier changes concern no Scope.
+	c.hub.SetState(onHub, access.State{Known: true})
 	c.synced.Store(true)
 	return true
 }
@@ -295,13 +250,5 @@ func (c *Compiler) find(ctx context.Context, e *entry) (*finding, error) {
 // subscription.
 func (c *Compiler) Subscribe(identity user.Info) (changed <-chan struct{}, stop func()) {
 	interest, changed := c.interests.subscribers.Subscribe(hubSubjects(identity))
-	c.subscribersMu.Lock()
-	c.subscribers[interest] = copied(identity)
-	c.subscribersMu.Unlock()
-	return changed, func() {
-		c.interests.subscribers.Remove(interest)
-		c.subscribersMu.Lock()
-		delete(c.subscribers, interest)
-		c.subscribersMu.Unlock()
-	}
+	return changed, func() { c.interests.subscribers.Remove(interest) }
 }

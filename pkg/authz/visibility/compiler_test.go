@@ -310,24 +310,3 @@ func TestSubscribersOfReviewedScopesAreNotified(t *testing.T) {
 		return h.scope(t, ann).Allows(podInOne)
 	})
 }
-
-func TestNewValidates(t *testing.T) {
-	complete := rbacConfig(fake.NewClientset())
-	for want, change := range map[string]func(*visibility.Config){
-		`unsupported mode "Guess"`:    func(c *visibility.Config) { c.Mode = "Guess" },
-		"requires informers of Roles": func(c *visibility.Config) { c.RoleBindings = nil },
-		"requires Authorizer":         func(c *visibility.Config) { c.Mode = visibility.Reviews },
-		"requires RulesReview": func(c *visibility.Config) {
-			c.Mode, c.Authorizer = visibility.Auto, authorizer.AuthorizerFunc(nil)
-			c.HubClasses = func(context.Context) ([]visibility.Class, uint64, error) { return nil, 0, nil }
-			c.Clusters = func() []string { return nil }
-		},
-		"Works and Delivered must be set together": func(c *visibility.Config) { c.Works = c.Roles },
-	} {
-		config := complete
-		change(&config)
-		if _, err := visibility.New(config); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("New() = %v, want an error that contains %q", err, want)
-		}
-	}
-}

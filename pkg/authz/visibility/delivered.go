@@ -9,23 +9,17 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
-	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/hub-apiserver/pkg/access"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 const (
 	deliveredWorkers = 2
-	deliveredTimeout = 30 * time.Second
-	deliveredPoll    = 50 * time.Millisecond
-	deliveredRetry   = 100 * time.Millisecond
-	deliveredMaxWait = time.Minute
 	// deliveredPeriod is the time after which a cluster is read again without an event,
 	// because the delivered RBAC depends on more objects than the ManifestWorks of the
 	// cluster.
@@ -35,7 +29,7 @@ const (
 // delivered is the RBAC that ClusterPermissions have delivered to managed clusters.
 type delivered struct {
 	compiler *Compiler
-	queue    workqueue.TypedRateLimitingInterface[string]
+	loop     reconcile.Loop
 	index    *access.Index
 
 	mu sync.Mutex
@@ -48,96 +42,61 @@ type delivered struct {
 }
 
 func newDelivered(c *Compiler) *delivered {
-	d := &delivered{
-		compiler: c,
-		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[string](deliveredRetry, deliveredMaxWait),
-			workqueue.TypedRateLimitingQueueConfig[string]{Name: "search-visibility-works"}),
-		index: access.New(), defaults: map[rbac.Key][]rbacv1.PolicyRule{}, roles: map[string]sets.Set[rbac.Key]{},
+	d := &delivered{compiler: c, index: access.New(), defaults: map[rbac.Key][]rbacv1.PolicyRule{}, roles: map[string]sets.Set[rbac.Key]{}}
+	d.loop = reconcile.Loop{
+		Name: "search-visibility-works", Workers: deliveredWorkers,
+		Feeds: []reconcile.Feed{{
+			Informer: c.config.Works,
+			Keys: reconcile.Keys(func(work *workv1.ManifestWork) []cache.ObjectName {
+				return []cache.ObjectName{{Name: work.Namespace}}
+			}),
+			Ignore: reconcile.Same(func(before, now *workv1.ManifestWork) bool {
+				return before.Generation == now.Generation && before.DeletionTimestamp.Equal(now.DeletionTimestamp) &&
+					apiequality.Semantic.DeepEqual(before.OwnerReferences, now.OwnerReferences) && apiequality.Semantic.DeepEqual(before.Status, now.Status)
+			}),
+		}},
+		Reconcile: func(ctx context.Context, cluster cache.ObjectName) (time.Duration, error) {
+			return deliveredPeriod, d.read(ctx, cluster.Name)
+		},
 	}
 	d.index.Follow(func(_ string, _ bool, concerned []rbac.Subject) { c.interests.touchManaged(concerned) })
 	return d
 }
 
-func (d *delivered) handler() cache.ResourceEventHandler {
-	enqueue := func(obj any) {
-		if name, err := cache.DeletionHandlingObjectToName(obj); err == nil {
-			d.queue.Add(name.Namespace)
-		}
-	}
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    enqueue,
-		DeleteFunc: enqueue,
-		UpdateFunc: func(old, obj any) {
-			before, known := old.(*workv1.ManifestWork)
-			now, ok := obj.(*workv1.ManifestWork)
-			if known && ok && before.Generation == now.Generation && before.DeletionTimestamp.Equal(now.DeletionTimestamp) &&
-				apiequality.Semantic.DeepEqual(before.OwnerReferences, now.OwnerReferences) && apiequality.Semantic.DeepEqual(before.Status, now.Status) {
-				return
-			}
-			enqueue(obj)
-		},
-	}
-}
-
 // run reads the delivered RBAC of all clusters, then the delivered RBAC of changed
 // clusters, until ctx ends.
 func (d *delivered) run(ctx context.Context) {
-	defer d.queue.ShutDown()
-	synced := func(context.Context) (bool, error) { return d.compiler.config.Works.HasSynced(), nil }
-	if wait.PollUntilContextCancel(ctx, deliveredPoll, true, synced) != nil {
+	works := d.compiler.config.Works
+	if !cache.WaitForCacheSync(ctx.Done(), works.HasSynced) {
 		return
 	}
 	all := sets.New[string]()
-	for _, obj := range d.compiler.config.Works.GetStore().List() {
+	for _, obj := range works.GetStore().List() {
 		if work, ok := obj.(*workv1.ManifestWork); ok {
 			all.Insert(work.Namespace)
 		}
 	}
-	for _, cluster := range sets.List(all) {
-		d.read(ctx, cluster)
+	for cluster := range all {
+		// If a cluster could not be read, its delivered RBAC grants nothing until a retry succeeds.
+		_ = d.read(ctx, cluster)
 	}
-	if ctx.Err() != nil {
-		return
+	if ctx.Err() == nil {
+		d.compiler.deliveredSynced.Store(true)
 	}
-	// If a cluster could not be read, its delivered RBAC grants nothing until a retry succeeds.
-	d.compiler.deliveredSynced.Store(true)
-
-	var workers wait.Group
-	defer workers.Wait()
-	defer d.queue.ShutDown()
-	for range deliveredWorkers {
-		workers.StartWithContext(ctx, func(ctx context.Context) {
-			for {
-				cluster, stopped := d.queue.Get()
-				if stopped {
-					return
-				}
-				d.read(ctx, cluster)
-				d.queue.Done(cluster)
-			}
-		})
-	}
-	<-ctx.Done()
+	d.loop.Run(ctx)
 }
 
-// read reads the delivered RBAC of a cluster, and schedules a retry if that fails.
-func (d *delivered) read(ctx context.Context, cluster string) {
-	readCtx, cancel := context.WithTimeout(ctx, deliveredTimeout)
-	defer cancel()
-	manifests, err := d.compiler.config.Delivered(readCtx, cluster)
+// read reads the delivered RBAC of a cluster. After an error it grants nothing, because permissions that were delivered before
+// may have been removed.
+func (d *delivered) read(ctx context.Context, cluster string) error {
+	manifests, err := d.compiler.config.Delivered(ctx, cluster)
 	if err != nil {
-		if ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Reading the RBAC that ClusterPermissions have delivered failed", "cluster", cluster)
-			// Permissions that were delivered before may have been removed.
-			d.set(cluster, nil)
-			d.queue.AddRateLimited(cluster)
-		}
-		return
+		manifests = nil
 	}
-	d.queue.Forget(cluster)
-	d.queue.AddAfter(cluster, deliveredPeriod)
-	d.set(cluster, manifests)
+	if ctx.Err() == nil || err == nil {
+		d.set(cluster, manifests)
+	}
+	return err
 }
 
 // set replaces the delivered RBAC of a cluster.
@@ -218,14 +177,11 @@ func deliveredUpdate(manifests []workv1.Manifest) *access.Update {
 func (d *delivered) compile(identity user.Info) map[string]*compiled {
 	subjects := ManagedSubjects(identity)
 	granted, _ := compile(d.index, subjects, nil, false)
-	if d.compiler.config.Reported == nil {
-		return granted
-	}
 	var clusters []string
 	for cluster := range granted {
 		clusters = append(clusters, cluster)
 	}
-	reported, unknown := compile(d.compiler.config.Reported, subjects, clusters, true)
+	reported, unknown := compile(d.compiler.config.Fleet, subjects, clusters, true)
 	delete(reported, d.compiler.config.HubCluster)
 	for _, cluster := range unknown {
 		reported[cluster] = granted[cluster]

@@ -3,13 +3,23 @@ package visibility
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"open-cluster-management.io/hub-apiserver/pkg/access"
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
+)
+
+const (
+	// hubPeriod is the interval at which the state of the hub in the RBAC of the fleet is checked. reviewValidity is the time for
+	// which a review of its authorizers is used.
+	hubPeriod      = 200 * time.Millisecond
+	reviewValidity = 15 * time.Minute
 )
 
 // feed is an informer that the Compiler follows.
@@ -30,28 +40,14 @@ func (c *Compiler) follow() error {
 			c.applied(obj, true)
 		},
 	}
-	informers := []cache.SharedIndexInformer{c.config.Roles, c.config.ClusterRoles, c.config.RoleBindings, c.config.ClusterRoleBindings}
-	for _, informer := range informers {
-		if err := c.followOne(informer, handler); err != nil {
-			return err
+	for _, informer := range []cache.SharedIndexInformer{c.config.Roles, c.config.ClusterRoles, c.config.RoleBindings, c.config.ClusterRoleBindings} {
+		registration, err := informer.AddEventHandler(handler)
+		if err != nil {
+			c.unfollow()
+			return fmt.Errorf("following an informer: %w", err)
 		}
+		c.feeds = append(c.feeds, feed{informer, registration})
 	}
-	if c.delivered == nil {
-		return nil
-	}
-	return c.followOne(c.config.Works, c.delivered.handler())
-}
-
-func (c *Compiler) followOne(informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) error {
-	if informer == nil {
-		return nil
-	}
-	registration, err := informer.AddEventHandler(handler)
-	if err != nil {
-		c.unfollow()
-		return fmt.Errorf("following an informer: %w", err)
-	}
-	c.feeds = append(c.feeds, feed{informer, registration})
 	return nil
 }
 
@@ -62,16 +58,44 @@ func (c *Compiler) unfollow() {
 	}
 }
 
+// hubSynced reports whether the RBAC of the hub is listed.
+func (c *Compiler) hubSynced() bool {
+	return !slices.ContainsFunc(c.feeds, func(f feed) bool { return !f.registration.HasSynced() })
+}
+
 // applied applies an event of the hub's RBAC.
 func (c *Compiler) applied(obj any, gone bool) {
-	u, known := updateOf(obj, gone)
+	all, known := access.ObjectUpdate(obj, gone)
 	if !known {
 		return
 	}
+	c.config.Fleet.Update(c.config.HubCluster, all)
+	u, _ := updateOf(obj, gone)
 	c.hub.Update(onHub, u)
 	if o, _ := rbac.FromTyped(obj); c.delivered != nil && o.Key.Kind == rbac.KindClusterRole {
 		c.delivered.setDefault(o.Key, u.Roles[o.Key], isDefault(obj) && !gone)
 	}
+}
+
+// publishHub sets the state of the hub in the RBAC of the fleet until ctx ends.
+func (c *Compiler) publishHub(ctx context.Context) {
+	var last access.State
+	wait.UntilWithContext(ctx, func(context.Context) {
+		others, reviewed := c.otherAuthorizers()
+		state := access.State{Known: true, OtherAuthorizers: others}
+		switch {
+		case !c.hubSynced():
+			state = access.State{Reason: "the server has not listed the roles and bindings of the hub yet"}
+		case reviewed.IsZero():
+			state = access.State{Reason: "the authorizers of the hub are not known yet"}
+		case time.Since(reviewed) > reviewValidity:
+			state = access.State{Reason: "the hub does not answer the server"}
+		}
+		if state != last {
+			last = state
+			c.config.Fleet.SetState(c.config.HubCluster, state)
+		}
+	}, hubPeriod)
 }
 
 // Run does the periodic work of the Compiler until ctx ends, and returns after all
@@ -84,8 +108,11 @@ func (c *Compiler) Run(ctx context.Context) {
 
 	var running wait.Group
 	defer running.Wait()
-	if c.config.Mode == Auto {
+	running.StartWithContext(ctx, c.publishHub)
+	if c.config.ReviewAuthorizers != nil {
 		running.StartWithContext(ctx, c.watchMode)
+	}
+	if c.config.Mode == Auto {
 		running.StartWithContext(ctx, c.confirmSamples)
 	}
 	if c.config.Mode != RBAC {
@@ -97,20 +124,12 @@ func (c *Compiler) Run(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// notifyReviewed periodically notifies subscribers with a Scope from reviews, because the hub
+// notifyReviewed periodically notifies subscribers while Scopes come from reviews, because the hub
 // sends no event when its decisions change.
 func (c *Compiler) notifyReviewed(ctx context.Context) {
 	for pause(ctx, c.config.ReviewTTL) {
-		var concerned []*rbac.Interest
-		c.subscribersMu.Lock()
-		for interest, identity := range c.subscribers {
-			if c.asks(identity) {
-				concerned = append(concerned, interest)
-			}
-		}
-		c.subscribersMu.Unlock()
-		for _, interest := range concerned {
-			interest.Touched()
+		if c.asks(&user.DefaultInfo{}) {
+			c.interests.subscribers.TouchAll()
 		}
 	}
 }

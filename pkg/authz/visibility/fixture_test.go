@@ -68,7 +68,7 @@ func (h *hubUnderTest) start(t testing.TB, config visibility.Config) {
 	factory := informers.NewSharedInformerFactory(h.client, 0)
 	follow(&config, factory)
 	config.Authorizer = authorizer.AuthorizerFunc(h.authorize)
-	config.RulesReview = func(context.Context) (bool, error) { return h.incomplete.Load(), h.err() }
+	config.ReviewAuthorizers = func(context.Context) (bool, error) { return h.incomplete.Load(), h.err() }
 	config.HubClasses = func(context.Context) ([]visibility.Class, uint64, error) {
 		return *h.classes.Load(), h.version.Load(), nil
 	}

@@ -2,6 +2,7 @@ package visibility
 
 import (
 	"context"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -29,28 +30,41 @@ func (c *Compiler) asks(identity user.Info) bool {
 	return c.distrusted.Load() || !c.rbacDecides.Load() || slices.Contains(identity.GetGroups(), user.NodesGroup)
 }
 
-// watchMode periodically checks whether RBAC alone decides on the hub. Until the first
+// authorizers is the result of a review.
+type authorizers struct {
+	others bool
+	at     time.Time
+}
+
+// otherAuthorizers reports whether the hub asks another authorizer than RBAC, and the time of the last review. The time is zero
+// before the hub has answered.
+func (c *Compiler) otherAuthorizers() (others bool, reviewed time.Time) {
+	if last := c.authorizers.Load(); last != nil {
+		return last.others, last.at
+	}
+	return false, time.Time{}
+}
+
+// watchMode periodically reviews whether RBAC alone decides on the hub. Until the first
 // response, it assumes that RBAC alone does not decide.
 func (c *Compiler) watchMode(ctx context.Context) {
 	logger := klog.FromContext(ctx)
-	var answered time.Time
-	retry := modeRetry()
-	for {
+	for retry := modeRetry(); ; {
 		askCtx, cancel := context.WithTimeout(ctx, modeTimeout)
-		incomplete, err := c.config.RulesReview(askCtx)
+		others, err := c.config.ReviewAuthorizers(askCtx)
 		cancel()
 		if ctx.Err() != nil {
 			return
 		}
 		delay := modePeriod
-		switch {
-		case err == nil:
-			answered, retry = time.Now(), modeRetry()
-			c.setRBACDecides(logger, !incomplete)
-		case time.Since(answered) > modeValidity:
-			c.setRBACDecides(logger, false)
-			fallthrough
-		default:
+		if err == nil {
+			retry = modeRetry()
+			c.authorizers.Store(&authorizers{others, time.Now()})
+			c.setRBACDecides(logger, !others)
+		} else {
+			if _, at := c.otherAuthorizers(); time.Since(at) > modeValidity {
+				c.setRBACDecides(logger, false)
+			}
 			logger.Error(err, "Checking whether RBAC alone decides on the hub failed")
 			delay = retry.Step()
 		}
@@ -90,3 +104,82 @@ func (c *Compiler) observeMode() {
 	}
 	asksReviews.Set(value)
 }
+
+const (
+	// maxSamples bounds the queue of callers. Further callers are not sampled.
+	maxSamples = 64
+	// samplesPerSecond and sampleBurst limit the access checks.
+	samplesPerSecond = 2
+	sampleBurst      = 8
+	sampleTimeout    = 5 * time.Second
+	// sampleLag is the maximum lag of informers.
+	sampleLag = time.Second
+)
+
+// sample schedules a comparison of some decisions for an identity with the hub, to detect
+// decisions of the hub that differ from its RBAC.
+func (c *Compiler) sample(e *entry) {
+	if c.config.Mode != Auto {
+		return
+	}
+	select {
+	case c.samples <- e:
+	default: // the queue is full
+	}
+}
+
+func (c *Compiler) confirmSamples(ctx context.Context) {
+	logger := klog.FromContext(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case e := <-c.samples:
+			readCtx, cancel := context.WithTimeout(ctx, sampleTimeout)
+			known, _, err := c.classes.get(readCtx)
+			cancel()
+			if err != nil {
+				logger.V(2).Info("Reading the resources of the hub failed, so no decisions are sampled", "err", err)
+				continue
+			}
+			if len(known) > 0 && c.limiter.Wait(ctx) == nil && !c.asks(e.identity) {
+				c.confirm(ctx, e, known[rand.IntN(len(known))])
+			}
+		}
+	}
+}
+
+// confirm compares the decision about a class with the hub's, or that about one of its names. A difference takes effect only
+// if it lasts longer than the lag of the informers and the cache of the authorizer.
+func (c *Compiler) confirm(ctx context.Context, e *entry, class Class) {
+	class.Hub = true
+	object := Object{Class: class}
+	if names := c.byRBAC(e).Decide(class).Names; len(names) > 0 {
+		object.Name = names[rand.IntN(len(names))]
+	}
+	allowed := false
+	for _, delay := range []time.Duration{0, sampleLag, sampleLag + c.config.AuthorizerTTL} {
+		if delay > 0 && !pause(ctx, delay) {
+			return
+		}
+		askCtx, cancel := context.WithTimeout(ctx, sampleTimeout)
+		answer, err := allows(askCtx, c.config.Authorizer, e.identity, listing(class.Group, class.Resource, class.Namespace), object.Name)
+		cancel()
+		if err != nil {
+			klog.FromContext(ctx).V(2).Info("Checking a sampled decision failed", "err", err)
+			return
+		}
+		if allowed = c.byRBAC(e).Allows(object); allowed == answer {
+			return
+		}
+	}
+	disagreements.Inc()
+	klog.FromContext(ctx).Error(nil, "The hub's decisions differ from its RBAC: from now on the server sends a SubjectAccessReview for each decision, which is slower. "+
+		"If this hub has another authorizer, set the search visibility to Reviews",
+		"user", e.identity.GetName(), "groups", e.identity.GetGroups(), "verb", verbList, "group", class.Group, "resource", class.Resource,
+		"namespace", class.Namespace, "name", object.Name, "rbacAllows", allowed)
+	c.distrust()
+}
+
+// byRBAC returns the permissions of a caller on the hub by its RBAC.
+func (c *Compiler) byRBAC(e *entry) Scope { return Scope{allowed: compileHub(c.hub, e.identity)} }

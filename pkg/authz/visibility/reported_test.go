@@ -91,7 +91,7 @@ func TestReportedPermissions(t *testing.T) {
 				x.SetState(cluster, access.State{Known: true})
 			}
 			config := newDeliveredUnderTest().config(t, visibility.RBAC)
-			config.Reported, config.HubCluster = x, "hub"
+			config.Fleet, config.HubCluster = x, "hub"
 			h := newHub(readsPods(t))
 			h.start(t, config)
 			scope := h.scope(t, test.caller)
@@ -113,7 +113,7 @@ func TestReportedChanges(t *testing.T) {
 		t.Run(string(mode), func(t *testing.T) {
 			x, d := access.New(), newDeliveredUnderTest()
 			config := d.config(t, mode)
-			config.Reported, config.ReviewTTL = x, time.Hour
+			config.Fleet, config.ReviewTTL = x, time.Hour
 			h := newHub(readsPods(t))
 			h.start(t, config)
 			changed, stop := h.Subscribe(ann)
@@ -170,7 +170,7 @@ func TestReportedRulesAreShared(t *testing.T) {
 		x.SetState(cluster, access.State{Known: true})
 	}
 	config := newDeliveredUnderTest().config(t, visibility.RBAC)
-	config.Reported = x
+	config.Fleet = x
 	h := newHub(readsPods(t))
 	h.start(t, config)
 	tom, tim := h.scope(t, &user.DefaultInfo{Name: "tom", Groups: []string{"team"}}), h.scope(t, &user.DefaultInfo{Name: "tim", Groups: []string{"team"}})
@@ -219,7 +219,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: shared}`
 		x.SetState(cluster, access.State{Known: true})
 	}
 	config := newDeliveredUnderTest().config(t, visibility.RBAC)
-	config.Reported = x
+	config.Fleet = x
 	h := newHub(readsPods(t))
 	h.start(t, config)
 	scope := h.scope(t, ann)

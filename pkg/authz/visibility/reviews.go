@@ -3,6 +3,7 @@ package visibility
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -226,4 +227,38 @@ func allows(ctx context.Context, a authorizer.Authorizer, identity user.Info, q 
 	return authz.Allowed(ctx, a, identity, authorizationv1.ResourceAttributes{
 		Verb: q.verb, Group: q.group, Version: "*", Resource: q.resource, Namespace: q.namespace, Name: name,
 	})
+}
+
+// classesTTL is how long the classes of the hub are cached.
+const classesTTL = time.Second
+
+// classes caches the classes of the hub's resources.
+type classes struct {
+	read func(ctx context.Context) ([]Class, uint64, error)
+
+	mu      sync.Mutex
+	known   []Class
+	version uint64
+	at      time.Time
+}
+
+// get returns the classes and their version. Callers must not modify the classes.
+func (c *classes) get(ctx context.Context) ([]Class, uint64, error) {
+	c.mu.Lock()
+	known, version, at := c.known, c.version, c.at
+	c.mu.Unlock()
+	now := time.Now()
+	if !at.IsZero() && now.Sub(at) < classesTTL {
+		return known, version, nil
+	}
+	known, version, err := c.read(ctx)
+	if err != nil {
+		return nil, 0, fmt.Errorf("reading the resources of the hub: %w", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !now.Before(c.at) {
+		c.known, c.version, c.at = known, version, now
+	}
+	return known, version, nil
 }

@@ -46,7 +46,7 @@ type Scope struct {
 }
 
 // everything is the Scope of a privileged caller.
-var everything = Scope{allowed: (&allowed{hub: &grants{everything: true}, anyView: true}).numbered()}
+var everything = Scope{allowed: (&allowed{hub: allGrants, anyView: true}).numbered()}
 
 // Everything returns the Scope of a privileged caller: everything on the hub, and everything except
 // Secrets on every managed cluster. It is for reads of the server itself.
@@ -61,23 +61,37 @@ func (s Scope) ID() uint64 {
 }
 
 // WholeHub reports whether the caller may find everything on the hub.
-func (s Scope) WholeHub() bool { return s.allowed != nil && s.allowed.wholeHub() }
+func (s Scope) WholeHub() bool { return s.allowed != nil && s.allowed.hub.whole() }
 
 // AllClusters reports whether the caller may find everything except Secrets on all managed
 // clusters.
-func (s Scope) AllClusters() bool { return s.allowed != nil && s.allowed.allClusters() }
+func (s Scope) AllClusters() bool { return s.allowed != nil && s.allowed.anyView }
 
 // Cluster reports whether the caller may find everything except Secrets on a managed
 // cluster.
-func (s Scope) Cluster(name string) bool { return s.allowed != nil && s.allowed.cluster(name) }
+func (s Scope) Cluster(name string) bool {
+	if s.allowed == nil {
+		return false
+	}
+	_, found := s.allowed.views[name]
+	return found || s.allowed.anyView
+}
 
 // Decide returns the resources of a class that the caller may find. It is fast enough to be
 // called for every class of a fleet.
 func (s Scope) Decide(class Class) Decision {
-	if s.allowed == nil {
+	switch {
+	case s.allowed == nil:
 		return Decision{}
+	case class.Hub:
+		return s.allowed.hub.decide(class.Group, class.Resource, class.Namespace)
+	case !class.Secret() && s.Cluster(class.Cluster):
+		return Decision{All: true}
 	}
-	return s.allowed.decide(class)
+	if granted := s.allowed.clusters[class.Cluster]; granted != nil {
+		return granted.decide(class.Group, class.Resource, class.Namespace)
+	}
+	return Decision{}
 }
 
 // Gets returns the names of the objects of a cluster-scoped resource of the group of ManagedClusters that the caller may

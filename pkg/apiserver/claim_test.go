@@ -15,7 +15,9 @@ import (
 func TestStorageClaimOfLostData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub := fake.NewClientset()
-		claim := func(data string) error { return (&storageClaim{hub, "hub", etcdClaim, data}).take(t.Context()) }
+		claim := func(data string) error {
+			return (&storageClaim{hub: hub, namespace: "hub", lease: "storage", holder: data}).renew(t.Context())
+		}
 		if err := claim("lost"); err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +33,7 @@ func TestStorageClaimOfLostData(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() {
-			if err := (&storageClaim{hub, "hub", etcdClaim, "restored"}).keep(ctx); err != nil {
+			if err := (&storageClaim{hub: hub, namespace: "hub", lease: "storage", holder: "restored"}).keep(ctx); ctx.Err() == nil {
 				t.Error(err)
 			}
 		})

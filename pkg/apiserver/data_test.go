@@ -2,15 +2,12 @@ package apiserver
 
 import (
 	"context"
-	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
@@ -22,30 +19,6 @@ import (
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
 )
-
-// TestNoObjectsBeforeTheDataAreKnown checks that a client cannot read objects of data that may have been restored,
-// and that health checks and discovery are served meanwhile.
-func TestNoObjectsBeforeTheDataAreKnown(t *testing.T) {
-	restored := &restoredData{}
-	handler := restored.handle(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), scheme.Codecs)
-	status := func(info *request.RequestInfo) *httptest.ResponseRecorder {
-		recorder := httptest.NewRecorder()
-		req := httptest.NewRequest(http.MethodGet, "/", nil)
-		handler.ServeHTTP(recorder, req.WithContext(request.WithRequestInfo(req.Context(), info)))
-		return recorder
-	}
-	object := &request.RequestInfo{IsResourceRequest: true, Verb: "list", APIGroup: "work.open-cluster-management.io", APIVersion: "v1", Resource: "manifestworks"}
-	if got := status(object); got.Code != http.StatusServiceUnavailable || got.Header().Get("Retry-After") == "" {
-		t.Errorf("response before the data are known = %d, %v, want 503 with Retry-After", got.Code, got.Header())
-	}
-	if got := status(&request.RequestInfo{Path: "/readyz"}); got.Code != http.StatusOK {
-		t.Errorf("response to /readyz before the data are known = %d, want 200", got.Code)
-	}
-	restored.known.Store(true)
-	if got := status(object); got.Code != http.StatusOK {
-		t.Errorf("response after the data are known = %d, want 200", got.Code)
-	}
-}
 
 // testDatabase is an etcd with the ManagedClusters of a server.
 type testDatabase struct {
@@ -121,8 +94,8 @@ func (d worksElsewhere) GetRESTOptions(resource schema.GroupResource, example ru
 	return d.testDatabase.GetRESTOptions(resource, example)
 }
 
-// serverOf returns a server that uses a database, and has not served.
-func serverOf(t *testing.T, database generic.RESTOptionsGetter) *Server {
+// dataOf returns the data of a server that uses a database, and has not served.
+func dataOf(t *testing.T, database generic.RESTOptionsGetter) *Data {
 	t.Helper()
 	rows := Resources(Dependencies{})
 	clusters, err := connectEtcd(rows, database, false)
@@ -130,9 +103,9 @@ func serverOf(t *testing.T, database generic.RESTOptionsGetter) *Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = clusters.Close() })
-	return &Server{
+	return &Data{
 		etcd: clusters, stored: storedVersions(rows), clusterStore: clusterStore(rows, database),
-		clients: &clients{}, extra: &ExtraConfig{}, hub: fake.NewClientset(), restored: &restoredData{},
+		clients: &clients{}, extra: &ExtraConfig{}, hub: fake.NewClientset(),
 	}
 }
 
@@ -155,9 +128,9 @@ func TestDeletedWhileMarking(t *testing.T) {
 	database.putCluster(t, "deleted")
 	database.putCluster(t, "kept")
 	database.put(t, etcd.MarkKey("/registry"), `{"id":"restore-1"}`)
-	server := serverOf(t, database)
-	open := server.clusterStore
-	server.clusterStore = func() (storage.Interface, factory.DestroyFunc, error) {
+	data := dataOf(t, database)
+	open := data.clusterStore
+	data.clusterStore = func() (storage.Interface, factory.DestroyFunc, error) {
 		store, destroy, err := open()
 		return finishedDeletions{store, func() {
 			if _, err := database.client.Delete(t.Context(), clustersKey+"deleted"); err != nil {
@@ -165,7 +138,7 @@ func TestDeletedWhileMarking(t *testing.T) {
 			}
 		}}, destroy, err
 	}
-	if err := server.tryCheckData(t.Context()); err != nil {
+	if err := data.check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := database.restoreOf(t, "kept"); got != "restore-1" {
@@ -187,12 +160,12 @@ func TestRestoreOfOneEtcd(t *testing.T) {
 	database.putCluster(t, "cluster1")
 	marked := func() string {
 		t.Helper()
-		server := serverOf(t, database)
-		if err := server.tryCheckData(t.Context()); err != nil {
+		data := dataOf(t, database)
+		if err := data.check(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		id := database.restoreOf(t, "cluster1")
-		if got := server.restored.id(); got != id {
+		if got := data.restore; got != id {
 			t.Errorf("restore of new ManagedClusters = %q, want that of the others, %q", got, id)
 		}
 		return id

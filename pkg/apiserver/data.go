@@ -1,0 +1,364 @@
+package apiserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/tools/pager"
+	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster"
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
+	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
+	"open-cluster-management.io/hub-apiserver/pkg/registration"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/cluster/managedcluster"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+)
+
+const (
+	// markTimeout bounds what is read from etcd about the data. stampTimeout bounds the marking of all ManagedClusters.
+	markTimeout  = 5 * time.Second
+	stampTimeout = time.Minute
+	// clusterPage is the number of ManagedClusters that are read at once.
+	clusterPage = 500
+
+	clustersPrefix = "/" + clusterv1.GroupName + "/managedclusters/"
+)
+
+// Data are the data of a server. It serves no object before AwaitData has checked them: an agent of restored data that
+// lists its ManifestWorks first would remove the objects of those that the snapshot does not contain.
+type Data struct {
+	hub     kubernetes.Interface
+	clients *clients
+	extra   *ExtraConfig
+	// etcd are connections to every etcd in which objects are stored, and stored the versions in which they are.
+	etcd   *etcd.Clusters
+	stored []etcd.StoredVersions
+	// clusterStore opens the store of ManagedClusters without a cache.
+	clusterStore func() (storage.Interface, factory.DestroyFunc, error)
+	// claim keeps servers with other data from serving the hub. It may be nil.
+	claim *storageClaim
+	// restore is the ID of the last restore of the data, or an empty string if there was none.
+	restore string
+}
+
+func (c CompletedConfig) newData() (*Data, error) {
+	rows, getter := Resources(Dependencies{}), c.generic.RESTOptionsGetter
+	d := &Data{extra: c.extra, stored: storedVersions(rows), clusterStore: clusterStore(rows, getter)}
+	var err error
+	if d.hub, err = kubernetes.NewForConfig(c.hub); err != nil {
+		return nil, fmt.Errorf("building the client of the hub: %w", err)
+	}
+	if d.clients, err = c.clients(); err != nil {
+		return nil, err
+	}
+	if d.claim, err = c.claim(d.hub); err != nil {
+		return nil, err
+	}
+	d.etcd, err = connectEtcd(rows, getter, c.extra.EtcdFailover != nil)
+	return d, err
+}
+
+// connectEtcd returns connections to every etcd in which rows are stored. The first is the one without
+// --etcd-servers-overrides. If direct is true, the clients of single members do not use the dialer of the stores.
+func connectEtcd(rows []definition.Resource, getter generic.RESTOptionsGetter, direct bool) (*etcd.Clusters, error) {
+	// No resource has an empty name, so these are the options without overrides.
+	common, err := getter.GetRESTOptions(schema.GroupResource{}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("storage: %w", err)
+	}
+	transport := common.StorageConfig.Transport
+	clusters := [][]string{transport.ServerList}
+	for _, row := range rows {
+		for _, name := range row.InStorage() {
+			options, err := getter.GetRESTOptions(name, row.New())
+			if err != nil {
+				return nil, fmt.Errorf("storage of %s: %w", name, err)
+			}
+			servers := options.StorageConfig.Transport.ServerList
+			if !slices.ContainsFunc(clusters, func(known []string) bool { return slices.Equal(known, servers) }) {
+				clusters = append(clusters, servers)
+			}
+		}
+	}
+	return etcd.Connect(transport, common.StorageConfig.Prefix, clusters, direct)
+}
+
+// storedVersions returns the versions in which rows are stored. It includes rows that the server does not serve, because a
+// later release may serve them.
+func storedVersions(rows []definition.Resource) []etcd.StoredVersions {
+	var out []etcd.StoredVersions
+	for _, row := range rows {
+		for _, name := range row.InStorage() {
+			out = append(out, etcd.StoredVersions{
+				Resource: name.String(), Stored: row.StoredVersion().String(), Readable: row.ReadableVersions(scheme.Scheme),
+			})
+		}
+	}
+	return out
+}
+
+// clusterStore returns a function that opens the store of ManagedClusters.
+func clusterStore(rows []definition.Resource, getter generic.RESTOptionsGetter) func() (storage.Interface, factory.DestroyFunc, error) {
+	name := clusterv1.Resource("managedclusters")
+	row := &rows[slices.IndexFunc(rows, func(row definition.Resource) bool { return row.GroupResource() == name })]
+	return func() (storage.Interface, factory.DestroyFunc, error) {
+		return row.OpenStorage(scheme.Codecs, getter, name)
+	}
+}
+
+// etcdError is the error of check while etcd does not respond.
+type etcdError struct{ error }
+
+// check checks that etcd responds, that no server with other data serves the hub, and that this server can read the data. It
+// records the versions in which this server stores objects, and marks the ManagedClusters of restored data.
+func (d *Data) check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, stampTimeout)
+	defer cancel()
+	if err := d.etcd.Unavailable(ctx); err != nil {
+		return etcdError{err}
+	}
+	// A server must start while a member is down: Run checks it later.
+	if _, err := d.etcd.CheckVersions(ctx); err != nil {
+		return err
+	}
+	if d.claim != nil {
+		if err := d.claim.renew(ctx); err != nil {
+			return fmt.Errorf("claiming the hub: %w", err)
+		}
+	}
+	readCtx, cancelRead := context.WithTimeout(ctx, markTimeout)
+	defer cancelRead()
+	if err := d.etcd.RecordVersions(readCtx, d.stored); err != nil {
+		return err
+	}
+	mark, err := d.etcd.ReadMarks(readCtx)
+	if err != nil {
+		return fmt.Errorf("reading the last restore: %w", err)
+	}
+	if mark == nil {
+		return nil
+	}
+	stamp := d.stampClusters
+	if d.clients.clusters != d.clients.own {
+		stamp = d.stampHubClusters
+	}
+	if err := stamp(ctx, mark); err != nil {
+		return fmt.Errorf("marking the ManagedClusters of the restore %s: %w", mark.ID, err)
+	}
+	d.restore = mark.ID
+	return nil
+}
+
+// mustNotServe reports whether an error of check is permanent.
+func mustNotServe(err error) bool {
+	return errors.As(err, new(takenError)) || errors.As(err, new(*etcd.VersionError)) || errors.As(err, new(*etcd.IncompatibleError))
+}
+
+// stampClusters marks all stored ManagedClusters that are not marked yet.
+func (d *Data) stampClusters(ctx context.Context, mark *etcd.Mark) error {
+	store, destroy, err := d.clusterStore()
+	if err != nil {
+		return err
+	}
+	defer destroy()
+	withdrawn := sync.OnceValues(func() (func(string) bool, error) { return d.withdrawn(ctx) })
+	stamped, denied := 0, 0
+	options := storage.ListOptions{Recursive: true, Predicate: storage.Everything}
+	options.Predicate.Limit = clusterPage
+	for {
+		var page cluster.ManagedClusterList
+		if err := store.GetList(ctx, clustersPrefix, options, &page); err != nil {
+			return err
+		}
+		for _, c := range page.Items {
+			if c.Annotations[clusterv1.RestoredAnnotation] == mark.ID {
+				continue
+			}
+			withdrawn, err := withdrawn()
+			if err != nil {
+				return err
+			}
+			accepted, err := stampCluster(ctx, store, c.Name, mark.ID, withdrawn)
+			if storage.IsNotFound(err) {
+				// A replica that serves has finished a deletion that the snapshot contains.
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			stamped++
+			if c.Spec.HubAcceptsClient && !accepted {
+				denied++
+				klog.FromContext(ctx).Info("Denied a ManagedCluster of the restored data, because the hub has withdrawn its access", "cluster", c.Name)
+			}
+		}
+		if options.Predicate.Continue = page.Continue; page.Continue == "" {
+			break
+		}
+	}
+	if stamped > 0 {
+		klog.FromContext(ctx).Info("The data were restored from a snapshot; agents keep objects that it does not contain until the restore is confirmed",
+			"restore", mark.ID, "time", mark.Time, "clusters", stamped, "denied", denied)
+	}
+	return nil
+}
+
+// stampHubClusters marks the ManagedClusters that the hub stores in a CustomResourceDefinition. Their data were not
+// restored, but the accounts of the clusters were.
+func (d *Data) stampHubClusters(ctx context.Context, mark *etcd.Mark) error {
+	clusters, stamped := d.clients.clusters.ClusterV1().ManagedClusters(), 0
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{clusterv1.RestoredAnnotation: mark.ID}}})
+	if err != nil {
+		return err
+	}
+	err = pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return clusters.List(ctx, options)
+	}).EachListItem(ctx, metav1.ListOptions{}, func(obj runtime.Object) error {
+		c, ok := obj.(*clusterv1.ManagedCluster)
+		if !ok || c.Annotations[clusterv1.RestoredAnnotation] == mark.ID {
+			return nil
+		}
+		_, err := clusters.Patch(ctx, c.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		stamped++
+		return err
+	})
+	if err == nil && stamped > 0 {
+		klog.FromContext(ctx).Info("The data were restored from a snapshot; agents keep accounts that it does not contain until the restore is confirmed",
+			"restore", mark.ID, "time", mark.Time, "clusters", stamped)
+	}
+	return err
+}
+
+func stampCluster(ctx context.Context, store storage.Interface, name, restore string, withdrawn func(string) bool) (accepted bool, err error) {
+	stored := &cluster.ManagedCluster{}
+	err = store.GuaranteedUpdate(ctx, clustersPrefix+name, stored, false, nil, storage.SimpleUpdate(func(obj runtime.Object) (runtime.Object, error) {
+		c, ok := obj.(*cluster.ManagedCluster)
+		if !ok {
+			return nil, fmt.Errorf("unexpected type %T in the store of ManagedClusters", obj)
+		}
+		managedcluster.StampRestored(ctx, c, restore, withdrawn(name))
+		return c, nil
+	}), nil)
+	return stored.Spec.HubAcceptsClient, err
+}
+
+// withdrawn returns a function that reports whether the hub has withdrawn the access of a cluster that the
+// snapshot contains as accepted. On a hub on which this server has never run, no cluster has access yet.
+func (d *Data) withdrawn(ctx context.Context) (func(string) bool, error) {
+	lease := d.extra.LeaderElection
+	_, err := d.hub.CoordinationV1().Leases(lease.ResourceNamespace).Get(ctx, lease.ResourceName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return func(string) bool { return false }, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the Lease %s of the hub: %w", lease.ResourceName, err)
+	}
+	return registration.Withdrawn(ctx, d.hub)
+}
+
+const (
+	storageClaimSeconds = 30
+	storageClaimPeriod  = 8 * time.Second
+	storageClaimTimeout = 5 * time.Second
+	searchClaimID       = "id"
+)
+
+// storageClaim prevents two servers with different data from serving one hub. A server holds a Lease on
+// the hub with the ID of its data. A server with other data refuses to start.
+type storageClaim struct {
+	hub                      kubernetes.Interface
+	namespace, lease, holder string
+	// data and remedy are for the error of a server with other data.
+	data, remedy string
+}
+
+// takenError is the error of a server if a server with other data serves the hub.
+type takenError string
+
+func (e takenError) Error() string { return string(e) }
+
+// claim returns the claim that a server with these options needs, or nil.
+func (c CompletedConfig) claim(hub kubernetes.Interface) (*storageClaim, error) {
+	switch {
+	case c.extra.Embedded != nil:
+		return &storageClaim{
+			hub: hub, namespace: c.extra.Namespace, lease: "hub-apiserver-storage", holder: c.extra.Embedded.StorageID(),
+			data: "etcd", remedy: "use --etcd-servers to run several replicas",
+		}, nil
+	case !c.searched() || c.extra.Search.Engine != EmbeddedSearch:
+		return nil, nil
+	}
+	id, err := etcd.ReadStorageID(filepath.Join(c.extra.Search.DataDir, searchClaimID))
+	if err != nil {
+		return nil, fmt.Errorf("identity of the search data: %w", err)
+	}
+	return &storageClaim{
+		hub: hub, namespace: c.extra.Namespace, lease: "hub-apiserver-search", holder: id,
+		data: "search engine", remedy: "use --search-engine=postgres to run several replicas",
+	}, nil
+}
+
+// keep renews the claim until ctx ends, or returns a takenError if another server has taken the claim. If the API server of
+// the hub does not respond, the server continues to serve.
+func (c *storageClaim) keep(ctx context.Context) error {
+	return wait.PollUntilContextCancel(ctx, storageClaimPeriod, false, func(ctx context.Context) (bool, error) {
+		err := c.renew(ctx)
+		if mustNotServe(err) {
+			return false, err
+		}
+		if err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Failed to renew the Lease of this server on the hub")
+		}
+		return false, nil
+	})
+}
+
+// renew acquires or renews the claim. It returns a takenError if a server with other data holds it.
+func (c *storageClaim) renew(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, storageClaimTimeout)
+	defer cancel()
+	lock := &resourcelock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: c.lease}, Client: c.hub.CoordinationV1(),
+	}
+	now := metav1.Now()
+	wanted := resourcelock.LeaderElectionRecord{HolderIdentity: c.holder, LeaseDurationSeconds: storageClaimSeconds, AcquireTime: now, RenewTime: now}
+	record, _, err := lock.Get(ctx)
+	if apierrors.IsNotFound(err) {
+		return lock.Create(ctx, wanted)
+	}
+	if err != nil {
+		return err
+	}
+	if record.HolderIdentity == c.holder {
+		wanted.AcquireTime = record.AcquireTime
+	} else if record.HolderIdentity != "" {
+		if time.Since(record.RenewTime.Time) < time.Duration(record.LeaseDurationSeconds)*time.Second {
+			return takenError(fmt.Sprintf("another server with its own embedded %s (data %s, last renewed at %s) serves this hub; stop the other server, or %s",
+				c.data, record.HolderIdentity, record.RenewTime.Format(time.RFC3339), c.remedy))
+		}
+		klog.FromContext(ctx).Info("Taking over the hub from a server with other data, whose Lease has expired", "holder", record.HolderIdentity)
+	}
+	return lock.Update(ctx, wanted)
+}
