@@ -39,10 +39,8 @@ func (s *Server) addAccounts(hub metadata.Interface, resolver *managedclusterset
 	s.controllers = append(s.controllers,
 		replicator.Run,
 		access.Run,
-		managedserviceaccount.NewSecretController(client, accounts, secrets).Run,
-		managedserviceaccount.NewSecretGarbageCollector(client, accounts, secrets).Run,
-		managedserviceaccount.NewTTLController(client, accounts).Run,
-		managedserviceaccount.NewTokenExpirationController(client, accounts).Run)
+		managedserviceaccount.NewUpkeepController(client, accounts, secrets).Run,
+		managedserviceaccount.NewTTLController(client, accounts).Run)
 	return nil
 }
 
