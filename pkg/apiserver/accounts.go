@@ -47,19 +47,14 @@ func (s *Server) addAccounts(hub metadata.Interface, resolver *managedclusterset
 	s.controllers = append(s.controllers,
 		replicator.Run,
 		access.Run,
-		managedserviceaccount.NewSecretController(client, accounts, secrets).Run,
-		managedserviceaccount.NewSecretGarbageCollector(client, accounts, secrets).Run,
-		managedserviceaccount.NewTTLController(client, accounts).Run,
-		managedserviceaccount.NewTokenExpirationController(client, accounts).Run)
+		managedserviceaccount.NewUpkeepController(client, accounts, secrets).Run,
+		managedserviceaccount.NewTTLController(client, accounts).Run)
 	return nil
 }
 
 // membership returns the feeds that may change the clusters of namespaces.
 func (s *Server) membership(resolver *managedclusterset.Resolver) []reconcile.Feed {
-	namespaces := func(names []string, err error) []cache.ObjectName {
-		if err != nil {
-			return nil // the only error is a missing index
-		}
+	namespaces := func(names []string) []cache.ObjectName {
 		keys := make([]cache.ObjectName, 0, len(names))
 		for _, name := range names {
 			keys = append(keys, cache.NewObjectName(name, ""))

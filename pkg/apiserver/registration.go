@@ -86,7 +86,7 @@ func (c CompletedConfig) newRegistration(clients *clients, informers informerFac
 	records := managedclusterregistration.NewRecords(decisions)
 	clusters := informers.clusters.Cluster().V1().ManagedClusters()
 	registrations := informers.own.Register().V1alpha1().ManagedClusterRegistrations()
-	access := registration.NewAccess(hub, registration.CachedFrom(labelled))
+	access := registration.NewAccess(hub, labelled)
 	access.Labels = config.Labels
 
 	options := registration.RegistrarOptions{

@@ -54,21 +54,7 @@ func (d Desired) Tags() map[string]string {
 // resources. It is not the hash of the identity.
 func (d Desired) Hash() string {
 	// The order of keys of maps in JSON is fixed.
-	whole, err := json.Marshal(struct {
-		Hub, Managed          ARN
-		ManageRoles           bool
-		Mapping               Mapping
-		Username, EntryType   string
-		Groups                []string
-		Tags                  map[string]string
-		RoleName              string
-		TrustPolicy           Policy
-		AccessPolicy          Policy
-		ManagedClusterRoleARN string
-	}{
-		d.Hub, d.Managed, d.ManageRoles, d.Mapping, d.Username(), accessEntryType, d.Groups(), d.Tags(),
-		d.HubRoleName(), d.HubTrustPolicy(), d.HubAccessPolicy(), d.ManagedClusterRoleARN(),
-	})
+	whole, err := json.Marshal([]any{d, d.Username(), d.Groups(), PlanProvision(d, nil)})
 	if err != nil {
 		// The encoding of strings, and of lists and maps of strings, cannot fail.
 		return ""

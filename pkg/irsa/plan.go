@@ -176,25 +176,6 @@ func PlanRemoval(desired Desired, observed *Observed) []Call {
 	return append(calls, Call{Operation: DeleteRole, RoleName: name})
 }
 
-// Expected returns the resources that exist after provisioning, without changes by others. A removal can be planned with
-// it without reading AWS.
-func Expected(desired Desired) *Observed {
-	observed := &Observed{}
-	if desired.ManageRoles {
-		observed.Role = &ObservedRole{
-			TrustPolicy:  desired.HubTrustPolicy().JSON(),
-			AccessPolicy: desired.HubAccessPolicy().JSON(),
-			Tags:         desired.Tags(),
-		}
-	}
-	if desired.Mapping == AccessEntry {
-		observed.Entry = &ObservedEntry{
-			Type: accessEntryType, Username: desired.Username(), Groups: desired.Groups(), Tags: desired.Tags(),
-		}
-	}
-	return observed
-}
-
 // MissingTags returns the wanted tags that are missing or have another value.
 func MissingTags(wanted, have map[string]string) map[string]string {
 	missing := maps.Clone(wanted)

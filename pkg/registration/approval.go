@@ -77,7 +77,7 @@ func (c *Controller) autoApprove(ctx context.Context, cluster *clusterv1.Managed
 	if !ok {
 		return 0, nil
 	}
-	driver := c.driver(record.Spec.Driver)
+	driver := driverNamed(c.Drivers, record.Spec.Driver)
 	if driver == nil || driver.Refuses(record) != "" {
 		return 0, nil
 	}
@@ -110,15 +110,11 @@ func (c *Controller) recordApproval(ctx context.Context, cluster *clusterv1.Mana
 			return err
 		}
 	}
-	if cluster.Annotations[AutoAcceptedAnnotation] != "" {
-		return nil
-	}
-	_, err := c.change(ctx, cluster, func(update *clusterv1.ManagedCluster) bool {
+	return c.change(ctx, cluster, c.Clusters.ManagedClusters().Update, func(update *clusterv1.ManagedCluster) bool {
 		if update.Annotations[AutoAcceptedAnnotation] != "" {
 			return false
 		}
 		metav1.SetMetaDataAnnotation(&update.ObjectMeta, AutoAcceptedAnnotation, decision.DecidedAt.UTC().Format(time.RFC3339))
 		return true
 	})
-	return err
 }

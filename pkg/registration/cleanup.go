@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
@@ -47,7 +46,7 @@ func (c *Controller) cleanUp(ctx context.Context, cluster *clusterv1.ManagedClus
 		return 0, nil
 	}
 	name, seen := nameOf(cluster, record), record
-	record, err := c.currentRecord(ctx, name)
+	_, record, err := Stored(ctx, c.Clusters, c.Records, name)
 	if err != nil {
 		return 0, err
 	}
@@ -60,7 +59,6 @@ func (c *Controller) cleanUp(ctx context.Context, cluster *clusterv1.ManagedClus
 	if cluster != nil && record != nil && record.Spec.ManagedClusterUID != cluster.UID {
 		return waitPeriod, nil // the cache still contains a replaced object
 	}
-	c.census.set(name, "")
 	if cluster != nil && Draining(cluster) {
 		if over, again, err := c.drain(ctx, cluster); err != nil || !over {
 			return again, err
@@ -75,18 +73,12 @@ func (c *Controller) cleanUp(ctx context.Context, cluster *clusterv1.ManagedClus
 		return cleanUpPeriod, c.setRecord(ctx, record, condition(registerv1alpha1.RegistrationCleanedUp, metav1.ConditionFalse, registerv1alpha1.ReasonCleaningUp, "Not removed yet: "+strings.Join(left, ", ")+"."))
 	}
 	if record != nil {
-		err := closeClaim(ctx, c.Records, record)
+		err := erase(ctx, c.Records, record)
 		if errors.Is(err, errProvisioned) {
 			return waitPeriod, nil // an acceptance just before the deletion changed it
 		}
 		if err != nil {
 			return 0, err
-		}
-		if err := release(ctx, c.Records, record); err != nil {
-			return 0, err
-		}
-		if err := c.Records.Delete(ctx, name, record.UID); err != nil && !apierrors.IsNotFound(err) {
-			return 0, fmt.Errorf("deleting the registration of ManagedCluster %q: %w", name, err)
 		}
 	}
 	if cluster != nil {
@@ -215,48 +207,10 @@ func (c *Controller) removeNamespace(ctx context.Context, cluster string) (gone 
 	return false, nil
 }
 
-// removeFinalizer removes the server's finalizer from a ManagedCluster after its cleanup.
 func (c *Controller) removeFinalizer(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
-	_, err := c.change(ctx, cluster, func(update *clusterv1.ManagedCluster) bool {
+	return c.change(ctx, cluster, c.Clusters.ManagedClusters().Update, func(update *clusterv1.ManagedCluster) bool {
 		had := len(update.Finalizers)
 		update.Finalizers = slices.DeleteFunc(update.Finalizers, func(f string) bool { return f == clusterv1.ManagedClusterFinalizer })
 		return len(update.Finalizers) != had
 	})
-	return err
-}
-
-// change applies fix to a ManagedCluster and stores it if fix returns true. It returns the stored object, or nil if the
-// ManagedCluster no longer exists.
-func (c *Controller) change(ctx context.Context, cluster *clusterv1.ManagedCluster, fix func(*clusterv1.ManagedCluster) bool) (*clusterv1.ManagedCluster, error) {
-	current := cluster
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		update := current.DeepCopy()
-		if !fix(update) {
-			return nil
-		}
-		stored, err := c.Clusters.ManagedClusters().Update(ctx, update, metav1.UpdateOptions{})
-		if apierrors.IsConflict(err) {
-			latest, readErr := c.current(ctx, cluster.Name)
-			if readErr != nil {
-				return readErr
-			}
-			if latest == nil || latest.UID != cluster.UID {
-				current = nil
-				return nil
-			}
-			current = latest
-			return err
-		}
-		if err == nil {
-			current = stored
-		}
-		return err
-	})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("updating ManagedCluster %s: %w", cluster.Name, err)
-	}
-	return current, nil
 }

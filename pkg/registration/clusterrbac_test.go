@@ -20,6 +20,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
@@ -27,7 +28,7 @@ import (
 func cachedAccess(t *testing.T, hub *fake.Clientset) *Access {
 	t.Helper()
 	factory := kubeinformers.NewSharedInformerFactory(hub, 0)
-	access := NewAccess(hub, CachedFrom(factory))
+	access := NewAccess(hub, factory)
 	factory.Start(t.Context().Done())
 	t.Cleanup(factory.Shutdown)
 	for informer, synced := range factory.WaitForCacheSync(t.Context().Done()) {
@@ -36,6 +37,11 @@ func cachedAccess(t *testing.T, hub *fake.Clientset) *Access {
 		}
 	}
 	return access
+}
+
+// uncachedAccess returns an Access whose caches are empty.
+func uncachedAccess(hub *fake.Clientset) *Access {
+	return NewAccess(hub, kubeinformers.NewSharedInformerFactory(hub, 0))
 }
 
 func writes(hub *fake.Clientset) (verbs []string) {
@@ -51,7 +57,7 @@ func writes(hub *fake.Clientset) (verbs []string) {
 func TestUnchangedAccessCostsNoRequest(t *testing.T) {
 	const clusters = 100
 	hub := fake.NewClientset()
-	live := NewAccess(hub, nil)
+	live := uncachedAccess(hub)
 	for i := range clusters {
 		if err := live.Grant(t.Context(), fmt.Sprintf("cluster%d", i), Agents{Groups: clusterv1.AgentGroups(fmt.Sprintf("cluster%d", i))[:1]}, 60); err != nil {
 			t.Fatal(err)
@@ -61,7 +67,7 @@ func TestUnchangedAccessCostsNoRequest(t *testing.T) {
 	hub.ClearActions()
 	for i := range clusters {
 		name := fmt.Sprintf("cluster%d", i)
-		if complete, err := access.Granted(t.Context(), name, Agents{Groups: clusterv1.AgentGroups(name)[:1]}, 60); err != nil || !complete {
+		if complete, err := access.Granted(name, Agents{Groups: clusterv1.AgentGroups(name)[:1]}, 60); err != nil || !complete {
 			t.Fatalf("Granted(%s) = %t, %v, want true", name, complete, err)
 		}
 		if err := access.Grant(t.Context(), name, Agents{Groups: clusterv1.AgentGroups(name)[:1]}, 60); err != nil {
@@ -76,7 +82,7 @@ func TestUnchangedAccessCostsNoRequest(t *testing.T) {
 // Grant writes only the objects that differ.
 func TestOnlyDifferencesAreWritten(t *testing.T) {
 	hub := fake.NewClientset()
-	if err := NewAccess(hub, nil).Grant(t.Context(), "cluster1", Agents{Groups: clusterv1.AgentGroups("cluster1")[:1]}, 60); err != nil {
+	if err := uncachedAccess(hub).Grant(t.Context(), "cluster1", Agents{Groups: clusterv1.AgentGroups("cluster1")[:1]}, 60); err != nil {
 		t.Fatal(err)
 	}
 	if err := hub.RbacV1().RoleBindings("cluster1").Delete(t.Context(), bindingName("cluster1", "inventory"), metav1.DeleteOptions{}); err != nil {
@@ -84,7 +90,7 @@ func TestOnlyDifferencesAreWritten(t *testing.T) {
 	}
 	access := cachedAccess(t, hub)
 	hub.ClearActions()
-	if complete, err := access.Granted(t.Context(), "cluster1", Agents{Groups: clusterv1.AgentGroups("cluster1")[:1]}, 60); err != nil || complete {
+	if complete, err := access.Granted("cluster1", Agents{Groups: clusterv1.AgentGroups("cluster1")[:1]}, 60); err != nil || complete {
 		t.Errorf("Granted() without a binding = %t, %v, want false", complete, err)
 	}
 	if made := writes(hub); len(made) > 0 {
@@ -109,7 +115,7 @@ func TestBindingsHaveTheGroupsOfTheDriver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			hub := fake.NewClientset()
-			access := NewAccess(hub, nil)
+			access := uncachedAccess(hub)
 			for _, groups := range [][]string{step.before, step.groups} {
 				if err := access.Grant(t.Context(), "cluster1", Agents{Groups: groups}, 60); err != nil {
 					t.Fatal(err)
@@ -140,7 +146,7 @@ func TestOutdatedCache(t *testing.T) {
 	hub := fake.NewClientset()
 	access := cachedAccess(t, hub)
 	// The caches may not contain the new objects when Grant runs again.
-	if err := NewAccess(hub, nil).Grant(t.Context(), "cluster1", Agents{Groups: clusterv1.AgentGroups("cluster1")[:1]}, 60); err != nil {
+	if err := uncachedAccess(hub).Grant(t.Context(), "cluster1", Agents{Groups: clusterv1.AgentGroups("cluster1")[:1]}, 60); err != nil {
 		t.Fatal(err)
 	}
 	if err := access.Grant(t.Context(), "cluster1", Agents{Groups: clusterv1.AgentGroups("cluster1")[:1]}, 60); err != nil {
@@ -181,7 +187,7 @@ func onceConflict() clienttesting.ReactionFunc {
 // A failure does not stop the rest of the revocation, and Revoke returns it.
 func TestRevokeContinuesAfterAnError(t *testing.T) {
 	hub := fake.NewClientset()
-	access := NewAccess(hub, nil)
+	access := uncachedAccess(hub)
 	if err := access.Grant(t.Context(), "cluster1", Agents{Groups: clusterv1.AgentGroups("cluster1")[:1]}, 60); err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +223,7 @@ func TestDeniedClusterWithoutBinding(t *testing.T) {
 	hub.PrependReactor("create", "clusterrolebindings", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return broken, nil, errors.New("ended")
 	})
-	if err := NewAccess(hub, nil).Grant(t.Context(), "cluster1", Agents{Groups: groups}, 60); err == nil {
+	if err := uncachedAccess(hub).Grant(t.Context(), "cluster1", Agents{Groups: groups}, 60); err == nil {
 		t.Fatal("Grant() without its last writes = nil, want an error")
 	}
 	broken = false
@@ -239,7 +245,7 @@ func TestDeniedClusterWithoutBinding(t *testing.T) {
 // A finalizer of another writer does not keep a binding in force.
 func TestRevokeOfABindingWithFinalizers(t *testing.T) {
 	hub := fake.NewClientset()
-	access, bindings, name := NewAccess(hub, nil), hub.RbacV1().RoleBindings("cluster1"), bindingName("cluster1", workRole)
+	access, bindings, name := uncachedAccess(hub), hub.RbacV1().RoleBindings("cluster1"), bindingName("cluster1", workRole)
 	if err := access.Grant(t.Context(), "cluster1", Agents{Groups: clusterv1.AgentGroups("cluster1")[:1]}, 60); err != nil {
 		t.Fatal(err)
 	}
@@ -266,9 +272,9 @@ func TestRevokeOfABindingWithFinalizers(t *testing.T) {
 func TestTerminatingNamespace(t *testing.T) {
 	now := metav1.Now()
 	hub := fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "cluster1", DeletionTimestamp: &now, Finalizers: []string{"kubernetes"}}})
-	err := NewAccess(hub, nil).Grant(t.Context(), "cluster1", Agents{Groups: clusterv1.AgentGroups("cluster1")[:1]}, 60)
-	if !errors.Is(err, ErrTerminating) {
-		t.Errorf("Grant() = %v, want %v", err, ErrTerminating)
+	err := uncachedAccess(hub).Grant(t.Context(), "cluster1", Agents{Groups: clusterv1.AgentGroups("cluster1")[:1]}, 60)
+	if !errors.Is(err, reconcile.ErrTerminating) {
+		t.Errorf("Grant() = %v, want %v", err, reconcile.ErrTerminating)
 	}
 	bindings, err := hub.RbacV1().RoleBindings("cluster1").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(bindings.Items) > 0 {
@@ -279,7 +285,7 @@ func TestTerminatingNamespace(t *testing.T) {
 // Objects of a cluster have the labels of the server, and keep the labels of others.
 func TestLabels(t *testing.T) {
 	hub := fake.NewClientset()
-	access := NewAccess(hub, nil)
+	access := uncachedAccess(hub)
 	agents := Agents{Groups: clusterv1.AgentGroups("cluster1")[:1]}
 	if err := access.Grant(t.Context(), "cluster1", agents, 60); err != nil {
 		t.Fatal(err)
@@ -306,7 +312,9 @@ func TestLabels(t *testing.T) {
 	if !maps.Equal(role.Labels, want) {
 		t.Errorf("labels = %v, want %v", role.Labels, want)
 	}
-	if complete, err := access.Granted(t.Context(), "cluster1", agents, 60); err != nil || !complete {
+	access = cachedAccess(t, hub)
+	access.Labels = map[string]string{"example.com/team": "blue"}
+	if complete, err := access.Granted("cluster1", agents, 60); err != nil || !complete {
 		t.Errorf("Granted() = %v, %v, want true", complete, err)
 	}
 }

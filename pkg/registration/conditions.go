@@ -62,28 +62,35 @@ func (c *Controller) setAccepted(ctx context.Context, cluster *clusterv1.Managed
 
 // setCondition stores a condition if holds returns true for the stored ManagedCluster.
 func (c *Controller) setCondition(ctx context.Context, cluster *clusterv1.ManagedCluster, condition metav1.Condition, holds func(*clusterv1.ManagedCluster) bool) error {
+	return c.change(ctx, cluster, c.Clusters.ManagedClusters().UpdateStatus, func(update *clusterv1.ManagedCluster) bool {
+		condition.ObservedGeneration = update.Generation
+		return holds(update) && meta.SetStatusCondition(&update.Status.Conditions, condition)
+	})
+}
+
+// change applies fix to a ManagedCluster and stores it with write if fix returns true. A ManagedCluster that no longer
+// exists is not an error, since its deletion sends an event.
+func (c *Controller) change(ctx context.Context, cluster *clusterv1.ManagedCluster,
+	write func(context.Context, *clusterv1.ManagedCluster, metav1.UpdateOptions) (*clusterv1.ManagedCluster, error), fix func(*clusterv1.ManagedCluster) bool) error {
 	current := cluster
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		if current.UID != cluster.UID || !holds(current) {
-			return nil
-		}
 		update := current.DeepCopy()
-		condition.ObservedGeneration = update.Generation
-		if !meta.SetStatusCondition(&update.Status.Conditions, condition) {
+		if !fix(update) {
 			return nil
 		}
-		_, err := c.Clusters.ManagedClusters().UpdateStatus(ctx, update, metav1.UpdateOptions{})
-		if apierrors.IsConflict(err) {
-			latest, readErr := c.Clusters.ManagedClusters().Get(ctx, cluster.Name, metav1.GetOptions{})
-			if readErr != nil {
-				return readErr
-			}
-			current = latest
+		_, err := write(ctx, update, metav1.UpdateOptions{})
+		if !apierrors.IsConflict(err) {
+			return err
 		}
+		latest, readErr := c.current(ctx, cluster.Name)
+		if readErr != nil || latest == nil || latest.UID != cluster.UID {
+			return readErr
+		}
+		current = latest
 		return err
 	})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("writing the status of ManagedCluster %q: %w", cluster.Name, err)
+		return fmt.Errorf("writing ManagedCluster %q: %w", cluster.Name, err)
 	}
 	return nil
 }

@@ -95,7 +95,6 @@ type Controller struct {
 
 	lister     clusterlisters.ManagedClusterLister
 	cached     registerlisters.ManagedClusterRegistrationLister
-	census     *census
 	loop       reconcile.Loop
 	identities []*identities
 }
@@ -106,14 +105,14 @@ func NewController(o Options) *Controller {
 		o.Clock = clock.RealClock{}
 	}
 	registerMetrics()
-	c := &Controller{Options: o, lister: o.ClusterInformer.Lister(), cached: o.Registrations.Lister(), census: newCensus()}
+	c := &Controller{Options: o, lister: o.ClusterInformer.Lister(), cached: o.Registrations.Lister()}
 	hub := o.HubInformers
 	c.loop = reconcile.Loop{
 		Name:      "registration",
 		Reconcile: c.reconcile,
 		Urgent:    c.revoked,
 		Feeds: []reconcile.Feed{
-			{Informer: o.ClusterInformer.Informer(), Keys: reconcile.Own, Ignore: reconcile.Same(sameDecision)},
+			{Informer: o.ClusterInformer.Informer(), Keys: reconcile.Own, Ignore: reconcile.Same(SameDecision)},
 			{Informer: o.Registrations.Informer(), Keys: reconcile.Own},
 			{Informer: hub.Core().V1().Namespaces().Informer(), Keys: reconcile.Keys(labelledKeys)},
 			{Informer: hub.Rbac().V1().ClusterRoles().Informer(), Keys: reconcile.Keys(accessKeys)},
@@ -135,7 +134,8 @@ func NewController(o Options) *Controller {
 // Run runs the controller until ctx ends, and returns after all workers have stopped. It may be called again
 // afterwards.
 func (c *Controller) Run(ctx context.Context) {
-	defer c.census.reset()
+	registered.running.Store(c)
+	defer registered.running.Store(nil)
 	var running sync.WaitGroup
 	running.Go(func() { c.loop.Run(ctx) })
 	for _, identities := range c.identities {
@@ -154,8 +154,8 @@ func (c *Controller) revoked(name cache.ObjectName) bool {
 	return cluster.DeletionTimestamp != nil || !cluster.Spec.HubAcceptsClient && accepted != nil && accepted.Status == metav1.ConditionTrue
 }
 
-// sameDecision reports whether a change of a ManagedCluster concerns only its agent's report.
-func sameDecision(before, after *clusterv1.ManagedCluster) bool {
+// SameDecision reports whether a change of a ManagedCluster concerns only its agent's report.
+func SameDecision(before, after *clusterv1.ManagedCluster) bool {
 	return before.UID == after.UID && before.Generation == after.Generation &&
 		before.Spec.HubAcceptsClient == after.Spec.HubAcceptsClient &&
 		before.DeletionTimestamp.Equal(after.DeletionTimestamp) && slices.Equal(before.Finalizers, after.Finalizers) &&
@@ -198,6 +198,19 @@ func (c *Controller) read(name string) (*clusterv1.ManagedCluster, *registerv1al
 	return cluster, record, err
 }
 
+// Stored returns the stored ManagedCluster and then its registration, each nil if there is none.
+func Stored(ctx context.Context, clusters clusterclient.ManagedClustersGetter, records Records, name string) (*clusterv1.ManagedCluster, *registerv1alpha1.ManagedClusterRegistration, error) {
+	cluster, err := reconcile.OrNil(clusters.ManagedClusters().Get(ctx, name, metav1.GetOptions{}))
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading ManagedCluster %q: %w", name, err)
+	}
+	record, err := reconcile.OrNil(records.Get(ctx, name))
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the registration of ManagedCluster %q: %w", name, err)
+	}
+	return cluster, record, nil
+}
+
 // current returns the stored ManagedCluster, or nil if there is none.
 func (c *Controller) current(ctx context.Context, name string) (*clusterv1.ManagedCluster, error) {
 	cluster, err := reconcile.OrNil(c.Clusters.ManagedClusters().Get(ctx, name, metav1.GetOptions{}))
@@ -205,15 +218,6 @@ func (c *Controller) current(ctx context.Context, name string) (*clusterv1.Manag
 		return nil, fmt.Errorf("reading ManagedCluster %q: %w", name, err)
 	}
 	return cluster, nil
-}
-
-// currentRecord returns the stored registration, or nil if there is none.
-func (c *Controller) currentRecord(ctx context.Context, name string) (*registerv1alpha1.ManagedClusterRegistration, error) {
-	record, err := reconcile.OrNil(c.Records.Get(ctx, name))
-	if err != nil {
-		return nil, fmt.Errorf("reading the registration of ManagedCluster %q: %w", name, err)
-	}
-	return record, nil
 }
 
 func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (time.Duration, error) {
@@ -225,7 +229,6 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (time.
 	case record != nil && (cluster == nil || cluster.UID != record.Spec.ManagedClusterUID):
 		return c.abandoned(ctx, record)
 	case cluster == nil:
-		c.census.set(key.Name, "")
 		return 0, nil
 	case cluster.DeletionTimestamp != nil:
 		return c.cleanUp(ctx, cluster, record)
@@ -240,13 +243,9 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (time.
 // makeRecord creates the registration of a cluster if the request that created the cluster did not, or if the cluster is
 // older than registrations.
 func (c *Controller) makeRecord(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
-	record, err := c.currentRecord(ctx, cluster.Name)
-	if err != nil || record != nil {
+	latest, record, err := Stored(ctx, c.Clusters, c.Records, cluster.Name)
+	if err != nil || record != nil || latest == nil || latest.DeletionTimestamp != nil {
 		return err // the cache is behind and will send an event
-	}
-	latest, err := c.current(ctx, cluster.Name)
-	if err != nil || latest == nil || latest.DeletionTimestamp != nil {
-		return err
 	}
 	if err := c.EnsureRecord(ctx, latest); err != nil {
 		return fmt.Errorf("creating the registration of ManagedCluster %q: %w", cluster.Name, err)
@@ -262,21 +261,16 @@ func (c *Controller) grant(ctx context.Context, cluster *clusterv1.ManagedCluste
 	if !ready(record) {
 		return 0, c.pending(ctx, cluster, record)
 	}
-	complete, err := c.Access.Granted(ctx, cluster.Name, AgentsOf(c.Drivers, record), cluster.Spec.LeaseSeconds())
+	complete, err := c.Access.Granted(cluster.Name, AgentsOf(c.Drivers, record), cluster.Spec.LeaseSeconds())
 	if err != nil {
 		return 0, err
 	}
 	if !complete || !granted(record) {
-		latest, done, err := c.makeAccess(ctx, cluster, record)
-		if !done || err != nil {
-			if errors.Is(err, ErrTerminating) {
-				return waitPeriod, c.failed(ctx, latest, record, err)
-			}
-			return 0, errors.Join(err, c.failed(ctx, latest, record, err))
+		cluster, err = c.makeAccess(ctx, cluster, record)
+		if err != nil || cluster == nil {
+			return c.notGranted(ctx, cluster, record, err)
 		}
-		cluster = latest
 	}
-	c.census.set(cluster.Name, driverOf(record))
 	return nextCheck(), c.setAccepted(ctx, cluster, metav1.Condition{
 		Status: metav1.ConditionTrue, Reason: clusterv1.ReasonHubClusterAdminAccepted,
 		Message: "The hub accepts the cluster. The cluster has access to the hub.",
@@ -287,40 +281,35 @@ func (c *Controller) grant(ctx context.Context, cluster *clusterv1.ManagedCluste
 }
 
 // makeAccess grants access if the stored objects, and not only the caches, show that the cluster is accepted and has
-// its identity. It returns done = false otherwise.
-func (c *Controller) makeAccess(ctx context.Context, cluster *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedClusterRegistration) (_ *clusterv1.ManagedCluster, done bool, _ error) {
-	uid := cluster.UID
+// its identity, and returns the stored ManagedCluster. It returns nil if the cluster has changed, and an event follows,
+// or if it is not known whether it has.
+func (c *Controller) makeAccess(ctx context.Context, cached *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedClusterRegistration) (*clusterv1.ManagedCluster, error) {
 	// The ManagedCluster is read first. The driver's loop marks an identity as not ready and then reads the
 	// ManagedCluster again before it revokes, so that one of the two sees the other's write.
-	name := cluster.Name
-	cluster, err := c.current(ctx, name)
-	if err != nil || !accepted(cluster) || cluster.UID != uid {
-		return nil, false, err
-	}
-	stored, err := c.currentRecord(ctx, name)
-	if err != nil || stored == nil || stored.UID != record.UID || !ready(stored) {
-		return nil, false, err
+	cluster, stored, err := Stored(ctx, c.Clusters, c.Records, cached.Name)
+	if err != nil || !accepted(cluster) || cluster.UID != cached.UID || stored == nil || stored.UID != record.UID || !ready(stored) {
+		return nil, err
 	}
 	// From here on, the registration records that there may be objects to remove.
 	if !everGranted(nil, stored) {
 		if err := c.setRecord(ctx, stored, condition(registerv1alpha1.RegistrationAccessGranted, metav1.ConditionFalse,
 			registerv1alpha1.ReasonPending, "The server is granting the cluster access to the hub.")); err != nil {
-			return cluster, false, err
+			return cluster, err
 		}
 	}
 	if err := c.Access.Grant(ctx, cluster.Name, AgentsOf(c.Drivers, stored), cluster.Spec.LeaseSeconds()); err != nil {
-		return cluster, false, err
+		return cluster, err
 	}
 	// A denial revokes within its request. If it ran during the grant, it revoked too early.
 	latest, err := c.current(ctx, cluster.Name)
 	if err != nil {
-		return cluster, false, err
+		return nil, err
 	}
-	if !accepted(latest) || latest.UID != uid {
-		return nil, false, c.Access.Revoke(ctx, cluster.Name)
+	if !accepted(latest) || latest.UID != cluster.UID {
+		return nil, c.Access.Revoke(ctx, cluster.Name)
 	}
 	if latest.Generation != cluster.Generation {
-		return nil, false, nil // perhaps denied and accepted again; an event follows
+		return nil, nil // perhaps denied and accepted again
 	}
 	err = c.updateRecord(ctx, stored, func(r *registerv1alpha1.ManagedClusterRegistration) {
 		meta.SetStatusCondition(&r.Status.Conditions, metav1.Condition{
@@ -329,31 +318,30 @@ func (c *Controller) makeAccess(ctx context.Context, cluster *clusterv1.ManagedC
 		})
 		meta.RemoveStatusCondition(&r.Status.Conditions, registerv1alpha1.RegistrationCleanedUp)
 	})
-	if err != nil {
-		return latest, false, err
-	}
-	if !granted(stored) {
+	if err == nil && !granted(stored) {
 		acceptances.WithLabelValues(driverOf(stored)).Inc()
 		klog.FromContext(ctx).Info("Granted a cluster access to the hub", "cluster", cluster.Name, "driver", driverOf(stored))
 	}
-	return latest, true, nil
+	return latest, err
 }
 
-// failed reports why a grant failed. A nil cluster means that it has changed and an event follows.
-func (c *Controller) failed(ctx context.Context, cluster *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedClusterRegistration, err error) error {
+// notGranted reports why a grant failed. A nil cluster means that it has changed and an event follows.
+func (c *Controller) notGranted(ctx context.Context, cluster *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedClusterRegistration, err error) (time.Duration, error) {
 	if cluster == nil || err == nil {
-		return nil
+		return 0, err
 	}
-	if !errors.Is(err, ErrTerminating) {
+	again, failure := time.Duration(0), err
+	if errors.Is(err, reconcile.ErrTerminating) {
+		again, failure = waitPeriod, nil
+	} else {
 		countFailure(record, operationGrant)
 		if granted(record) {
 			// The access was complete before, so the agent can probably still work.
-			return c.setRecord(ctx, record, condition(registerv1alpha1.RegistrationAccessGranted, metav1.ConditionTrue,
-				registerv1alpha1.ReasonGranted, "The server could not repair the access of the cluster: "+err.Error()))
+			return 0, errors.Join(err, c.setRecord(ctx, record, condition(registerv1alpha1.RegistrationAccessGranted, metav1.ConditionTrue,
+				registerv1alpha1.ReasonGranted, "The server could not repair the access of the cluster: "+err.Error())))
 		}
 	}
-	c.census.set(cluster.Name, "")
-	return errors.Join(
+	return again, errors.Join(failure,
 		c.setRecord(ctx, record, condition(registerv1alpha1.RegistrationAccessGranted, metav1.ConditionFalse, registerv1alpha1.ReasonPending, err.Error())),
 		c.setAccepted(ctx, cluster, condition("", metav1.ConditionFalse, clusterv1.ReasonError, "The server could not grant the cluster access: "+err.Error()), accepted))
 }
@@ -387,26 +375,18 @@ func (c *Controller) deny(ctx context.Context, cluster *clusterv1.ManagedCluster
 	if !everGranted(cluster, record) {
 		return c.autoApprove(ctx, cluster, record)
 	}
-	c.census.set(cluster.Name, "")
-	revoked, err := c.Access.Revoked(cluster.Name)
-	if err != nil {
-		return 0, err
+	// Revoke unless the stored object proves that the cache is behind.
+	if latest, err := c.current(ctx, cluster.Name); err == nil && accepted(latest) && latest.UID == cluster.UID {
+		return waitPeriod, nil
 	}
-	said := meta.FindStatusCondition(record.Status.Conditions, registerv1alpha1.RegistrationAccessGranted)
-	if !revoked || said == nil || said.Reason != registerv1alpha1.ReasonDenied {
-		// Revoke unless the stored object proves that the cache is behind.
-		if latest, err := c.current(ctx, cluster.Name); err == nil && accepted(latest) && latest.UID == cluster.UID {
-			return waitPeriod, nil
-		}
-		if err := c.Access.Revoke(ctx, cluster.Name); err != nil {
-			countFailure(record, operationRevoke)
-			return 0, errors.Join(err, c.setRecord(ctx, record, condition(registerv1alpha1.RegistrationCleanedUp, metav1.ConditionFalse,
-				registerv1alpha1.ReasonRevocationFailed, err.Error())))
-		}
-		if granted(record) {
-			denials.WithLabelValues(driverOf(record), registerv1alpha1.ReasonDenied).Inc()
-			klog.FromContext(ctx).Info("Revoked the access of a cluster", "cluster", cluster.Name, "driver", driverOf(record))
-		}
+	if err := c.Access.Revoke(ctx, cluster.Name); err != nil {
+		countFailure(record, operationRevoke)
+		return 0, errors.Join(err, c.setRecord(ctx, record, condition(registerv1alpha1.RegistrationCleanedUp, metav1.ConditionFalse,
+			registerv1alpha1.ReasonRevocationFailed, err.Error())))
+	}
+	if granted(record) {
+		denials.WithLabelValues(driverOf(record), registerv1alpha1.ReasonDenied).Inc()
+		klog.FromContext(ctx).Info("Revoked the access of a cluster", "cluster", cluster.Name, "driver", driverOf(record))
 	}
 	if err := c.Access.Regroup(ctx, cluster.Name, AgentsOf(c.Drivers, record).Groups); err != nil {
 		return 0, err
@@ -451,17 +431,8 @@ func (c *Controller) deleteLeft(ctx context.Context, cluster *clusterv1.ManagedC
 	return nil
 }
 
-func (c *Controller) driver(name registerv1alpha1.RegistrationDriver) Driver {
-	for _, driver := range c.Drivers {
-		if driver.Name() == name {
-			return driver
-		}
-	}
-	return nil
-}
-
 func (c *Controller) enabled(name registerv1alpha1.RegistrationDriver) bool {
-	return c.driver(name) != nil
+	return driverNamed(c.Drivers, name) != nil
 }
 
 // nextCheck returns the time to the next check without an event. Jitter spreads the checks of different clusters.

@@ -48,55 +48,36 @@ func (c *Controller) drain(ctx context.Context, cluster *clusterv1.ManagedCluste
 	if !Draining(latest) {
 		return true, 0, nil
 	}
-	left, failure := c.deleteDelivered(ctx, cluster.Name)
-	overdue := c.Clock.Since(latest.DeletionTimestamp.Time) >= c.DrainTimeout
-	switch {
-	case failure != nil && !overdue:
+	kind, left, failure := c.deleteDelivered(ctx, cluster.Name)
+	if failure == nil && len(left) == 0 {
+		return true, 0, c.setDeleting(ctx, latest, clusterv1.ReasonNoResource, "The agent has removed all delivered objects.")
+	}
+	if c.Clock.Since(latest.DeletionTimestamp.Time) < c.DrainTimeout {
+		if failure == nil {
+			return false, drainPeriod, c.setDeleting(ctx, latest, clusterv1.ReasonResourceRemaining, "Waiting until these are removed: "+kind+" "+enumerate(left)+".")
+		}
 		if err := c.setDeleting(ctx, latest, clusterv1.ReasonDeletingError, failure.Error()); err != nil {
 			return false, 0, err
 		}
 		return false, 0, failure
-	case !left.empty() && !overdue:
-		return false, drainPeriod, c.setDeleting(ctx, latest, clusterv1.ReasonResourceRemaining, "Waiting until these are removed: "+left.String()+".")
-	case !left.empty() || failure != nil:
-		message := fmt.Sprintf("The agent did not remove the delivered objects within %s. They may remain on the cluster: %s.", c.DrainTimeout, left)
-		if failure != nil {
-			message = fmt.Sprintf("The server could not delete the delivered objects within %s. They may remain on the cluster: %v", c.DrainTimeout, failure)
-		}
-		klog.FromContext(ctx).Info("Deleting a cluster although its agent has not removed all objects", "cluster", cluster.Name, "message", message)
-		c.Events.Eventf(latest, nil, corev1.EventTypeWarning, clusterv1.ReasonDrainTimedOut, "Deleting", "%s", message)
-		return true, 0, c.setDeleting(ctx, latest, clusterv1.ReasonDrainTimedOut, message)
 	}
-	return true, 0, c.setDeleting(ctx, latest, clusterv1.ReasonNoResource, "The agent has removed all delivered objects.")
+	message := fmt.Sprintf("The agent did not remove the delivered objects within %s. They may remain on the cluster: %s %s.", c.DrainTimeout, kind, enumerate(left))
+	if failure != nil {
+		message = fmt.Sprintf("The server could not delete the delivered objects within %s. They may remain on the cluster: %v", c.DrainTimeout, failure)
+	}
+	klog.FromContext(ctx).Info("Deleting a cluster although its agent has not removed all objects", "cluster", cluster.Name, "message", message)
+	c.Events.Eventf(latest, nil, corev1.EventTypeWarning, clusterv1.ReasonDrainTimedOut, "Deleting", "%s", message)
+	return true, 0, c.setDeleting(ctx, latest, clusterv1.ReasonDrainTimedOut, message)
 }
 
-// remaining lists the objects of a cluster that is drained.
-type remaining struct {
-	addons, works []string
-}
-
-func (r remaining) empty() bool { return len(r.addons)+len(r.works) == 0 }
-
-// String names the first objects of each kind.
-func (r remaining) String() string {
-	var parts []string
-	if len(r.addons) > 0 {
-		parts = append(parts, "ManagedClusterAddOns "+enumerate(r.addons))
+// deleteDelivered deletes the objects that are next in order, and returns the kind and the names of those that remain. The
+// manager of an add-on may need its ManifestWorks to clean up, so ManifestWorks follow after the last add-on.
+func (c *Controller) deleteDelivered(ctx context.Context, cluster string) (kind string, left []string, err error) {
+	if left, err = c.deleteAddons(ctx, cluster); err != nil || len(left) > 0 {
+		return "ManagedClusterAddOns", left, err
 	}
-	if len(r.works) > 0 {
-		parts = append(parts, "ManifestWorks "+enumerate(r.works))
-	}
-	return strings.Join(parts, "; ")
-}
-
-// deleteDelivered deletes the objects that are next in order, and returns those that remain. The manager of an add-on
-// may need its ManifestWorks to clean up, so ManifestWorks follow after the last add-on.
-func (c *Controller) deleteDelivered(ctx context.Context, cluster string) (left remaining, err error) {
-	if left.addons, err = c.deleteAddons(ctx, cluster); err != nil || len(left.addons) > 0 {
-		return left, err
-	}
-	left.works, err = c.deleteWorks(ctx, cluster)
-	return left, err
+	left, err = c.deleteWorks(ctx, cluster)
+	return "ManifestWorks", left, err
 }
 
 // deleteAddons deletes the ManagedClusterAddOns of a cluster, and returns the names of those that remain.
@@ -167,7 +148,6 @@ func cleanupPriority(work *workv1.ManifestWork) int {
 	return priority
 }
 
-// enumerate joins the first names of a list.
 func enumerate(names []string) string {
 	more := len(names) - namedObjects
 	if more <= 0 {

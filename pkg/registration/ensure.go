@@ -8,11 +8,13 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/klog/v2"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 // EnsureRecord creates the registration of a ManagedCluster if there is none, and stores the claim in its annotations if
@@ -22,86 +24,50 @@ func (r *Registrar) EnsureRecord(ctx context.Context, mc *clusterv1.ManagedClust
 }
 
 func (r *Registrar) ensure(ctx context.Context, mc *clusterv1.ManagedCluster, by registerv1alpha1.Requester) error {
-	registration, err := r.Records.Get(ctx, mc.Name)
-	if apierrors.IsNotFound(err) {
-		return r.create(ctx, mc, by)
-	}
-	if err != nil {
+	registration, err := reconcile.OrNil(r.Records.Get(ctx, mc.Name))
+	switch {
+	case err != nil:
 		return fmt.Errorf("reading the registration of ManagedCluster %q: %w", mc.Name, err)
-	}
-	if registration.Spec.ManagedClusterUID != mc.UID {
+	case registration == nil:
+		return r.create(ctx, mc, by)
+	case registration.Spec.ManagedClusterUID != mc.UID:
 		if !Replaceable(registration) {
-			return apierrors.NewConflict(registerv1alpha1.Resource("managedclusters"), mc.Name, errors.New("the registration belongs to a previous cluster of this name"))
+			return apierrors.NewConflict(registrations, mc.Name, errors.New("the registration belongs to a previous cluster of this name"))
 		}
 		if err := r.discard(ctx, registration); err != nil {
 			return err
 		}
 		return r.create(ctx, mc, by)
-	}
-	if err := r.complete(ctx, mc, registration, by); err != nil {
-		return err
-	}
-	if EverAccepted(mc) || !claimable(registration) {
+	case EverAccepted(mc) || !claimable(registration):
 		return nil
 	}
 	return r.claimFromAnnotations(ctx, mc, by.Username)
 }
 
 func (r *Registrar) create(ctx context.Context, mc *clusterv1.ManagedCluster, by registerv1alpha1.Requester) error {
-	logger := klog.FromContext(ctx).WithValues("cluster", mc.Name)
 	var claimed *claim
+	var err error
 	// An older server accepted the cluster without a claim, so its agent could write any annotation since.
 	if !mc.Spec.HubAcceptsClient || mc.Status.Acceptance != nil {
-		var err error
-		if claimed, err = r.annotated(mc); err != nil {
-			logger.Info("the claim of a cluster is not taken", "reason", err.Error())
-		}
+		claimed, err = r.annotated(mc)
 	}
 	if claimed != nil {
-		err := r.reserve(ctx, claimed.Identity, mc, r.claimBy(claimed.Identity, by.Username), false)
-		switch {
-		case errors.Is(err, ErrClaimed):
-			logger.Info("the claim of a cluster is not taken", "reason", err.Error())
-			claimed = nil
-		case err != nil:
+		err = r.reserve(ctx, claimed.Identity, mc, r.claimBy(claimed.Identity, by.Username), false)
+		if err != nil && !errors.Is(err, ErrClaimed) {
 			return err
 		}
 	}
-	_, err := r.Records.Create(ctx, r.newRecord(mc, by, claimed))
-	if !apierrors.IsAlreadyExists(err) {
-		return err
-	}
-	// Another replica created it first.
-	registration, err := r.Records.Get(ctx, mc.Name)
 	if err != nil {
-		return fmt.Errorf("reading the registration of ManagedCluster %q: %w", mc.Name, err)
+		klog.FromContext(ctx).Info("the claim of a cluster is not taken", "cluster", mc.Name, "reason", err.Error())
+		claimed = nil
 	}
-	if registration.Spec.ManagedClusterUID != mc.UID {
-		return apierrors.NewConflict(registerv1alpha1.Resource("managedclusters"), mc.Name, errors.New("the registration belongs to another cluster of this name"))
+	_, err = r.Records.Create(ctx, r.newRecord(mc, by, claimed))
+	if apierrors.IsAlreadyExists(err) {
+		return nil // another replica created it first
 	}
-	return r.complete(ctx, mc, registration, by)
+	return err
 }
 
-// complete adds the creator to a registration that the controller created first. Only the creating request contains the
-// creator.
-func (r *Registrar) complete(ctx context.Context, mc *clusterv1.ManagedCluster, registration *registerv1alpha1.ManagedClusterRegistration, by registerv1alpha1.Requester) error {
-	known := registration.Spec.RequestedBy
-	if by.Username == "" || known.Username != "" && known.Username != by.Username || len(known.Groups) > 0 || known.Username != "" && len(by.Groups) == 0 {
-		return nil
-	}
-	_, err := r.Records.Update(ctx, mc.Name, func(registration *registerv1alpha1.ManagedClusterRegistration) error {
-		if registration.Spec.ManagedClusterUID == mc.UID {
-			registration.Spec.RequestedBy = by
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("completing the registration of ManagedCluster %q: %w", mc.Name, err)
-	}
-	return nil
-}
-
-// newRecord returns a new registration of a ManagedCluster.
 func (r *Registrar) newRecord(mc *clusterv1.ManagedCluster, by registerv1alpha1.Requester, claimed *claim) *registerv1alpha1.ManagedClusterRegistration {
 	registration := &registerv1alpha1.ManagedClusterRegistration{
 		ObjectMeta: metav1.ObjectMeta{Name: mc.Name},
@@ -143,7 +109,7 @@ func (r *Registrar) claimFromAnnotations(ctx context.Context, mc *clusterv1.Mana
 	if claimed == nil || err != nil {
 		return nil
 	}
-	err = r.take(ctx, mc, claimed.Identity, user, claimable)
+	_, err = r.take(ctx, mc, claimed.Identity, user, claimable)
 	if errors.Is(err, ErrClaimed) || errors.Is(err, errStale) {
 		klog.FromContext(ctx).V(2).Info("the claim of a cluster is not taken", "cluster", mc.Name, "reason", err.Error())
 		return nil
@@ -151,24 +117,37 @@ func (r *Registrar) claimFromAnnotations(ctx context.Context, mc *clusterv1.Mana
 	return err
 }
 
-// take reserves an identity and stores its claim in the registration. It returns ErrClaimed if another cluster holds
-// the identity, or errStale if the registration no longer takes a claim.
-func (r *Registrar) take(ctx context.Context, mc *clusterv1.ManagedCluster, identity irsa.Identity, user string, free func(*registerv1alpha1.ManagedClusterRegistration) bool) error {
+// take reserves an identity, stores its claim in the registration, and returns the registration. It returns ErrClaimed if
+// another cluster holds the identity, or errStale if the registration no longer takes a claim.
+func (r *Registrar) take(ctx context.Context, mc *clusterv1.ManagedCluster, identity irsa.Identity, user string, free func(*registerv1alpha1.ManagedClusterRegistration) bool) (*registerv1alpha1.ManagedClusterRegistration, error) {
 	claimed := r.claimBy(identity, user)
 	if err := r.reserve(ctx, identity, mc, claimed, false); err != nil {
-		return err
+		return nil, err
 	}
-	_, err := r.Records.Update(ctx, mc.Name, func(registration *registerv1alpha1.ManagedClusterRegistration) error {
-		if registration.Spec.IRSA != nil && !registration.Spec.IRSA.Withdrawn && registration.Spec.IRSA.ManagedClusterARN == claimed.ManagedClusterARN {
-			return nil
-		}
-		if registration.Spec.ManagedClusterUID != mc.UID || !free(registration) {
+	// An unused reservation expires. A release after an error could release the claim of a concurrent request.
+	return r.Records.Update(ctx, mc.Name, func(registration *registerv1alpha1.ManagedClusterRegistration) error {
+		current := registration.Spec.IRSA
+		switch {
+		case current != nil && !current.Withdrawn && current.ManagedClusterARN == claimed.ManagedClusterARN:
+			if registration.Status.IRSA == nil { // adopted from another hub
+				registration.Status.IRSA = statusOf(identity)
+			}
+		case registration.Spec.ManagedClusterUID != mc.UID || !free(registration):
 			return errStale
+		default:
+			setClaim(registration, identity, claimed)
 		}
-		setClaim(registration, identity, claimed)
 		return nil
 	})
-	// An unused reservation expires. A release here could release the claim of a concurrent request.
+}
+
+// reserveClaim reserves the claimed identity for a cluster, or only checks whether it could if dryRun is true. It returns
+// an API error if another cluster holds the identity.
+func (r *Registrar) reserveClaim(ctx context.Context, claimed *claim, mc *clusterv1.ManagedCluster, dryRun bool) error {
+	err := r.reserve(ctx, claimed.Identity, mc, r.claimBy(claimed.Identity, callerOf(ctx).Username), dryRun)
+	if errors.Is(err, ErrClaimed) {
+		return invalid(mc.Name, field.ErrorList{field.Duplicate(claimed.path, claimed.Managed.String())})
+	}
 	return err
 }
 

@@ -29,14 +29,13 @@ type Checker interface {
 // since registered clusters and clusters of other drivers do not need them.
 type HubCheck struct {
 	checkers []Checker
-
-	mu       sync.Mutex
-	problems map[registerv1alpha1.RegistrationDriver][]string
+	// problems maps the name of each checked driver to its missing prerequisites, a []string.
+	problems sync.Map
 }
 
 // NewHubCheck returns a HubCheck of the drivers that implement Checker.
 func NewHubCheck(drivers []Driver) *HubCheck {
-	h := &HubCheck{problems: map[registerv1alpha1.RegistrationDriver][]string{}}
+	h := &HubCheck{}
 	for _, driver := range drivers {
 		if checker, ok := driver.(Checker); ok {
 			h.checkers = append(h.checkers, checker)
@@ -74,18 +73,16 @@ func (h *HubCheck) check(ctx context.Context, checker Checker) bool {
 		return false // the previous result stays
 	}
 	hubProblems.WithLabelValues(string(checker.Name())).Set(float64(len(problems)))
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !slices.Equal(problems, h.problems[checker.Name()]) && len(problems) > 0 {
+	if len(problems) > 0 && !slices.Equal(problems, h.Problems(checker.Name())) {
 		logger.Error(nil, "The hub does not meet the prerequisites of the registration driver; accepted clusters get no access", "missing", strings.Join(problems, "; "))
 	}
-	h.problems[checker.Name()] = problems
+	h.problems.Store(checker.Name(), problems)
 	return len(problems) == 0
 }
 
 // Problems returns the missing prerequisites of a driver.
 func (h *HubCheck) Problems(driver registerv1alpha1.RegistrationDriver) []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Clone(h.problems[driver])
+	stored, _ := h.problems.Load(driver)
+	problems, _ := stored.([]string)
+	return problems
 }

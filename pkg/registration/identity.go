@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -26,9 +27,8 @@ type identities struct {
 	driver     Driver
 	loop       reconcile.Loop
 
-	mu sync.Mutex
-	// verified maps each cluster to the time of its next verification. Clusters without an entry are due.
-	verified map[string]time.Time
+	// verified maps each cluster to the time.Time of its next verification. Clusters without an entry are due.
+	verified sync.Map
 }
 
 func newIdentities(controller *Controller, driver Driver, clusters, records cache.SharedIndexInformer) *identities {
@@ -37,7 +37,7 @@ func newIdentities(controller *Controller, driver Driver, clusters, records cach
 		Name:      "registration-" + string(driver.Name()),
 		Reconcile: i.reconcile,
 		Feeds: []reconcile.Feed{
-			{Informer: clusters, Keys: reconcile.Own, Ignore: reconcile.Same(sameDecision)},
+			{Informer: clusters, Keys: reconcile.Own, Ignore: reconcile.Same(SameDecision)},
 			{Informer: records, Keys: reconcile.Own, Ignore: reconcile.Same(sameIdentity)},
 		},
 	}
@@ -46,43 +46,22 @@ func newIdentities(controller *Controller, driver Driver, clusters, records cach
 
 // run runs the loop until ctx ends. A new leader verifies all clusters.
 func (i *identities) run(ctx context.Context) {
-	i.mu.Lock()
-	i.verified = map[string]time.Time{}
-	i.mu.Unlock()
+	i.verified.Clear()
 	i.loop.Run(ctx)
 }
 
 // sameIdentity reports whether a change of a registration does not concern its identity. It ignores the result of the
 // last attempt, so that a failure does not cause an immediate retry.
 func sameIdentity(before, after *registerv1alpha1.ManagedClusterRegistration) bool {
-	if before.UID != after.UID || before.Spec.Driver != after.Spec.Driver || before.Spec.ManagedClusterUID != after.Spec.ManagedClusterUID {
-		return false
-	}
-	sameClaim := (before.Spec.IRSA == nil) == (after.Spec.IRSA == nil) && (before.Spec.IRSA == nil || *before.Spec.IRSA == *after.Spec.IRSA)
-	sameState := (before.Status.IRSA == nil) == (after.Status.IRSA == nil) && (before.Status.IRSA == nil || *before.Status.IRSA == *after.Status.IRSA)
-	return sameClaim && sameState && ready(before) == ready(after)
+	return before.UID == after.UID && before.Spec.Driver == after.Spec.Driver && before.Spec.ManagedClusterUID == after.Spec.ManagedClusterUID &&
+		equality.Semantic.DeepEqual(before.Spec.IRSA, after.Spec.IRSA) && equality.Semantic.DeepEqual(before.Status.IRSA, after.Status.IRSA) &&
+		ready(before) == ready(after)
 }
 
-// due reports whether the verification of a cluster is due.
 func (i *identities) due(cluster string) bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return !i.controller.Clock.Now().Before(i.verified[cluster])
-}
-
-// postpone records a verification, and returns the time to the next one.
-func (i *identities) postpone(cluster string) time.Duration {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	after := nextCheck()
-	i.verified[cluster] = i.controller.Clock.Now().Add(after)
-	return after
-}
-
-func (i *identities) forget(cluster string) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	delete(i.verified, cluster)
+	next, _ := i.verified.Load(cluster)
+	at, planned := next.(time.Time)
+	return !planned || !i.controller.Clock.Now().Before(at)
 }
 
 func (i *identities) reconcile(ctx context.Context, key cache.ObjectName) (time.Duration, error) {
@@ -91,13 +70,13 @@ func (i *identities) reconcile(ctx context.Context, key cache.ObjectName) (time.
 		return 0, err
 	}
 	if record == nil || record.Spec.Driver != i.driver.Name() {
-		i.forget(key.Name)
+		i.verified.Delete(key.Name)
 		return 0, nil
 	}
 	if entitled(cluster, record) {
 		return i.provision(ctx, cluster, record)
 	}
-	i.forget(key.Name)
+	i.verified.Delete(key.Name)
 	if keeps(cluster, record) {
 		return 0, nil // the end of the drain sends an event
 	}
@@ -120,16 +99,9 @@ func (i *identities) provision(ctx context.Context, cluster *clusterv1.ManagedCl
 	verify := i.due(cluster.Name)
 	if !ready(record) {
 		// Provisioning follows the stored objects, not the caches.
-		latest, err := c.current(ctx, cluster.Name)
-		if err != nil {
-			return 0, err
-		}
-		stored, err := c.currentRecord(ctx, cluster.Name)
-		if err != nil {
-			return 0, err
-		}
-		if stored == nil || stored.UID != record.UID || stored.Spec.Driver != i.driver.Name() || !entitled(latest, stored) {
-			return 0, nil // an event follows
+		latest, stored, err := i.stored(ctx, record)
+		if err != nil || stored == nil || !entitled(latest, stored) {
+			return 0, err // an event follows
 		}
 		record = stored
 	}
@@ -155,7 +127,19 @@ func (i *identities) provision(ctx context.Context, cluster *clusterv1.ManagedCl
 	if !verify {
 		return 0, nil // the queue already contains the next verification
 	}
-	return i.postpone(cluster.Name), nil
+	after := nextCheck()
+	i.verified.Store(cluster.Name, c.Clock.Now().Add(after))
+	return after, nil
+}
+
+// stored returns the stored ManagedCluster and registration. The registration is nil if another one has replaced it, or if
+// its driver has changed.
+func (i *identities) stored(ctx context.Context, record *registerv1alpha1.ManagedClusterRegistration) (*clusterv1.ManagedCluster, *registerv1alpha1.ManagedClusterRegistration, error) {
+	latest, stored, err := Stored(ctx, i.controller.Clusters, i.controller.Records, record.Name)
+	if err != nil || stored == nil || stored.UID != record.UID || stored.Spec.Driver != i.driver.Name() {
+		return nil, nil, err
+	}
+	return latest, stored, nil
 }
 
 func (i *identities) revoke(ctx context.Context, record *registerv1alpha1.ManagedClusterRegistration) (time.Duration, error) {
@@ -163,16 +147,9 @@ func (i *identities) revoke(ctx context.Context, record *registerv1alpha1.Manage
 	if !i.leaves(record) {
 		return 0, nil
 	}
-	latest, err := c.current(ctx, record.Name)
-	if err != nil {
+	latest, stored, err := i.stored(ctx, record)
+	if err != nil || stored == nil || !i.leaves(stored) {
 		return 0, err
-	}
-	stored, err := c.currentRecord(ctx, record.Name)
-	if err != nil {
-		return 0, err
-	}
-	if stored == nil || stored.UID != record.UID || stored.Spec.Driver != i.driver.Name() || !i.leaves(stored) {
-		return 0, nil
 	}
 	if keeps(latest, stored) {
 		return waitPeriod, nil // the cache is behind
@@ -198,7 +175,7 @@ func (i *identities) revoke(ctx context.Context, record *registerv1alpha1.Manage
 			condition(registerv1alpha1.RegistrationIdentityReady, metav1.ConditionFalse, registerv1alpha1.ReasonRevocationFailed, err.Error())))
 	}
 	if withdrawn(stored) {
-		latest, err := c.currentRecord(ctx, stored.Name)
+		_, latest, err := Stored(ctx, c.Clusters, c.Records, stored.Name)
 		if err != nil || latest == nil {
 			return 0, err
 		}
@@ -206,8 +183,11 @@ func (i *identities) revoke(ctx context.Context, record *registerv1alpha1.Manage
 			return 0, err
 		}
 	}
-	if err := c.revokedIdentity(ctx, stored); err != nil {
-		return 0, err
+	// A withdrawn claim without resources may never have had the condition.
+	if provisioned(stored) || meta.FindStatusCondition(stored.Status.Conditions, registerv1alpha1.RegistrationIdentityReady) != nil {
+		if err := c.setRecord(ctx, stored, condition(registerv1alpha1.RegistrationIdentityReady, metav1.ConditionFalse, registerv1alpha1.ReasonRevoked, "The identity of the cluster is revoked.")); err != nil {
+			return 0, err
+		}
 	}
 	klog.FromContext(ctx).Info("Revoked the identity of a cluster", "cluster", stored.Name, "driver", i.driver.Name())
 	return 0, nil
@@ -217,12 +197,4 @@ func (i *identities) revoke(ctx context.Context, record *registerv1alpha1.Manage
 func (i *identities) leaves(record *registerv1alpha1.ManagedClusterRegistration) bool {
 	current := meta.FindStatusCondition(record.Status.Conditions, registerv1alpha1.RegistrationIdentityReady)
 	return provisioned(record) || withdrawn(record) || current != nil && current.Reason != registerv1alpha1.ReasonRevoked
-}
-
-// revokedIdentity stores that no resources of the driver remain. It ends a withdrawn claim.
-func (c *Controller) revokedIdentity(ctx context.Context, record *registerv1alpha1.ManagedClusterRegistration) error {
-	if meta.FindStatusCondition(record.Status.Conditions, registerv1alpha1.RegistrationIdentityReady) == nil && !provisioned(record) {
-		return nil
-	}
-	return c.setRecord(ctx, record, condition(registerv1alpha1.RegistrationIdentityReady, metav1.ConditionFalse, registerv1alpha1.ReasonRevoked, "The identity of the cluster is revoked."))
 }

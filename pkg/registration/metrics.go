@@ -2,7 +2,9 @@ package registration
 
 import (
 	"sync"
+	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
@@ -32,18 +34,19 @@ var (
 		Subsystem: "hub_apiserver", Name: "registration_failures_total", StabilityLevel: metrics.ALPHA,
 		Help: "Number of failed attempts to register or remove managed clusters, by driver and operation (grant, revoke, provision, withdraw, cleanup or approve). Each is retried.",
 	}, []string{"driver", "operation"})
-	registered = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Subsystem: "hub_apiserver", Name: "registered_clusters", StabilityLevel: metrics.ALPHA,
-		Help: "Number of managed clusters with access to the hub, by driver. Only the leading replica reports it.",
-	}, []string{"driver"})
-
 	hubProblems = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Subsystem: "hub_apiserver", Name: "registration_hub_problems", StabilityLevel: metrics.ALPHA,
 		Help: "Number of missing prerequisites of a registration driver on the hub, by driver. Clusters of the driver get no access until it is 0.",
 	}, []string{"driver"})
 
+	registeredDesc = metrics.NewDesc("hub_apiserver_registered_clusters",
+		"Number of managed clusters with access to the hub, by driver. Only the leading replica reports it.", []string{"driver"}, nil, metrics.ALPHA, "")
+
+	registered = &registeredCollector{}
+
 	registerMetrics = sync.OnceFunc(func() {
-		legacyregistry.MustRegister(acceptances, denials, failures, registered, hubProblems)
+		legacyregistry.MustRegister(acceptances, denials, failures, hubProblems)
+		legacyregistry.CustomMustRegister(registered)
 	})
 )
 
@@ -58,48 +61,32 @@ func countFailure(record *registerv1alpha1.ManagedClusterRegistration, operation
 	failures.WithLabelValues(driverOf(record), operation).Inc()
 }
 
-// census counts the clusters with access by driver.
-type census struct {
-	mu       sync.Mutex
-	byName   map[string]string
-	byDriver map[string]int
+// registeredCollector counts the clusters with access in the cache of the running controller.
+type registeredCollector struct {
+	metrics.BaseStableCollector
+	running atomic.Pointer[Controller]
 }
 
-func newCensus() *census {
-	return &census{byName: map[string]string{}, byDriver: map[string]int{}}
-}
+// DescribeWithStability implements metrics.StableCollector.
+func (r *registeredCollector) DescribeWithStability(ch chan<- *metrics.Desc) { ch <- registeredDesc }
 
-// set records the driver of a cluster with access. An empty driver means no access.
-func (c *census) set(cluster, driver string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	before := c.byName[cluster]
-	if before == driver {
+// CollectWithStability implements metrics.StableCollector.
+func (r *registeredCollector) CollectWithStability(ch chan<- metrics.Metric) {
+	c := r.running.Load()
+	if c == nil {
 		return
 	}
-	delete(c.byName, cluster)
-	if driver != "" {
-		c.byName[cluster] = driver
+	records, err := c.cached.List(labels.Everything())
+	if err != nil {
+		return // it only reads a cache
 	}
-	c.count(before, -1)
-	c.count(driver, 1)
-}
-
-func (c *census) count(driver string, by int) {
-	if driver == "" {
-		return
+	for _, driver := range c.Drivers {
+		var count float64
+		for _, record := range records {
+			if record.Spec.Driver == driver.Name() && granted(record) {
+				count++
+			}
+		}
+		ch <- metrics.NewLazyConstMetric(registeredDesc, metrics.GaugeValue, count, string(driver.Name()))
 	}
-	c.byDriver[driver] += by
-	registered.WithLabelValues(driver).Set(float64(c.byDriver[driver]))
-}
-
-// reset removes all clusters, since another replica leads.
-func (c *census) reset() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for driver := range c.byDriver {
-		registered.WithLabelValues(driver).Set(0)
-	}
-	clear(c.byName)
-	clear(c.byDriver)
 }

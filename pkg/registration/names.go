@@ -72,15 +72,23 @@ type Agents struct {
 // AgentsOf returns the agents of a cluster by the driver of its registration. They are empty
 // if the server does not run that driver.
 func AgentsOf(drivers []Driver, registration *registerv1alpha1.ManagedClusterRegistration) Agents {
-	for _, driver := range drivers {
-		if driver.Name() == registration.Spec.Driver {
-			return Agents{Groups: driver.Groups(registration), Rules: driver.Rules(registration)}
-		}
+	driver := driverNamed(drivers, registration.Spec.Driver)
+	if driver == nil {
+		return Agents{}
 	}
-	return Agents{}
+	return Agents{Groups: driver.Groups(registration), Rules: driver.Rules(registration)}
 }
 
-// agentSubjects returns the groups as subjects of a binding.
+// driverNamed returns the driver with a name, or nil if the server does not run it.
+func driverNamed(drivers []Driver, name registerv1alpha1.RegistrationDriver) Driver {
+	for _, driver := range drivers {
+		if driver.Name() == name {
+			return driver
+		}
+	}
+	return nil
+}
+
 func agentSubjects(groups []string) []rbacv1.Subject {
 	var subjects []rbacv1.Subject
 	for _, group := range groups {

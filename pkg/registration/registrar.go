@@ -143,13 +143,12 @@ func (r *Registrar) AdmitCreate(ctx context.Context, mc *clusterv1.ManagedCluste
 	if claim == nil {
 		return nil
 	}
-	err := r.reserve(ctx, claim.Identity, mc, r.claimBy(claim.Identity, callerOf(ctx).Username), dryRun)
-	if errors.Is(err, ErrClaimed) {
+	err := r.reserveClaim(ctx, claim, mc, dryRun)
+	if apierrors.IsInvalid(err) {
 		// A client that lost the response and repeats the request expects AlreadyExists.
 		if _, err := r.Clusters.Get(ctx, mc.Name, metav1.GetOptions{}); err == nil {
 			return apierrors.NewAlreadyExists(clusters, mc.Name)
 		}
-		return invalid(mc.Name, field.ErrorList{field.Duplicate(claim.path, claim.Managed.String())})
 	}
 	return err
 }
@@ -182,25 +181,11 @@ func (r *Registrar) clearFormer(ctx context.Context, name string, dryRun bool) e
 
 // discard deletes the registration of a cluster for which nothing was granted or provisioned.
 func (r *Registrar) discard(ctx context.Context, registration *registerv1alpha1.ManagedClusterRegistration) error {
-	err := closeClaim(ctx, r.Records, registration)
+	err := erase(ctx, r.Records, registration)
 	if errors.Is(err, errProvisioned) {
 		return apierrors.NewConflict(clusters, registration.Name, errFormer)
 	}
-	if err != nil {
-		return err
-	}
-	err = r.Records.Delete(ctx, registration.Name, registration.UID)
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("deleting the registration of the previous ManagedCluster %q: %w", registration.Name, err)
-	}
-	if registration.Status.IRSA == nil {
-		return nil
-	}
-	// An identity without a registration can be reserved by others even if this fails.
-	if err := r.Records.Release(ctx, registration.Status.IRSA.Hash, registration.Spec.ManagedClusterUID); err != nil {
-		klog.FromContext(ctx).Error(err, "Failed to release the identity of a previous cluster", "cluster", registration.Name)
-	}
-	return nil
+	return err
 }
 
 // NotStored releases the reservation of AdmitCreate for a ManagedCluster that the store refused with cause. After an
@@ -259,11 +244,8 @@ func (r *Registrar) AdmitUpdate(ctx context.Context, mc, old *clusterv1.ManagedC
 	case registration.Spec.ManagedClusterUID != mc.UID:
 		return apierrors.NewConflict(clusters, mc.Name, errFormer)
 	}
-	if claiming && claimable(registration) {
+	if claiming && r.HubARN != nil && claimable(registration) {
 		claim, errs := readClaim(r.HubARN, mc.Annotations)
-		if r.HubARN == nil {
-			claim, errs = nil, nil
-		}
 		if len(errs) > 0 {
 			return invalid(mc.Name, errs)
 		}
@@ -271,11 +253,7 @@ func (r *Registrar) AdmitUpdate(ctx context.Context, mc, old *clusterv1.ManagedC
 			return invalid(mc.Name, field.ErrorList{field.Forbidden(claim.path, "cannot be set together with the acceptance; set it before the cluster is accepted")})
 		}
 		if claim != nil {
-			err := r.reserve(ctx, claim.Identity, mc, r.claimBy(claim.Identity, callerOf(ctx).Username), dryRun)
-			if errors.Is(err, ErrClaimed) {
-				return invalid(mc.Name, field.ErrorList{field.Duplicate(claim.path, claim.Managed.String())})
-			}
-			if err != nil {
+			if err := r.reserveClaim(ctx, claim, mc, dryRun); err != nil {
 				return err
 			}
 		}
@@ -317,22 +295,14 @@ func (r *Registrar) acceptable(ctx context.Context, mc *clusterv1.ManagedCluster
 }
 
 func (r *Registrar) refusal(registration *registerv1alpha1.ManagedClusterRegistration) string {
-	if registration.Spec.IRSA != nil && registration.Spec.IRSA.Withdrawn {
+	if withdrawn(registration) {
 		return "the IRSA claim of the cluster is being withdrawn"
 	}
-	driver := r.driver(registration.Spec.Driver)
+	driver := driverNamed(r.Drivers, registration.Spec.Driver)
 	if driver == nil {
 		return fmt.Sprintf("the cluster registered with the driver %s, which the hub does not enable", registration.Spec.Driver)
 	}
 	return driver.Refuses(registration)
-}
-
-func (r *Registrar) driver(name registerv1alpha1.RegistrationDriver) Driver {
-	i := slices.IndexFunc(r.Drivers, func(d Driver) bool { return d.Name() == name })
-	if i < 0 {
-		return nil
-	}
-	return r.Drivers[i]
 }
 
 // Updated applies the effects of a stored change of a ManagedCluster.

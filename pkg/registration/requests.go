@@ -14,6 +14,7 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 // withdrawnReason is the reason of the denial that follows the withdrawal of a claim.
@@ -92,12 +93,9 @@ func (r *Registrar) Claim(ctx context.Context, cluster string, given *registerv1
 	case current != nil && current.Withdrawn:
 		return nil, refused(cluster, "the previous claim of the cluster is being withdrawn: try again later")
 	case current != nil && current.ManagedClusterARN == identity.Managed.String():
-		if registration.Status.IRSA == nil && !dryRun {
-			if registration, err = r.reclaim(ctx, mc, registration, identity); err != nil {
-				return nil, unclaimable(cluster, err)
-			}
+		if registration.Status.IRSA != nil || dryRun {
+			return r.answer(mc, registration, given.Spec)
 		}
-		return r.answer(mc, registration, given.Spec)
 	case current != nil:
 		return nil, refused(cluster, "the cluster has claimed another ARN: withdraw that claim first")
 	case mc.DeletionTimestamp != nil:
@@ -118,33 +116,13 @@ func (r *Registrar) Claim(ctx context.Context, cluster string, given *registerv1
 		setClaim(registration, identity, claimed)
 		return r.answer(mc, registration, given.Spec)
 	}
-	err = r.take(ctx, mc, identity, user, func(registration *registerv1alpha1.ManagedClusterRegistration) bool {
+	registration, err = r.take(ctx, mc, identity, user, func(registration *registerv1alpha1.ManagedClusterRegistration) bool {
 		return registration.Spec.IRSA == nil
 	})
 	if err != nil {
 		return nil, unclaimable(cluster, err)
 	}
-	if registration, err = r.Records.Get(ctx, cluster); err != nil {
-		return nil, err
-	}
 	return r.answer(mc, registration, given.Spec)
-}
-
-// reclaim reserves the identity of a registration that was adopted from another hub.
-func (r *Registrar) reclaim(ctx context.Context, mc *clusterv1.ManagedCluster, registration *registerv1alpha1.ManagedClusterRegistration, identity irsa.Identity) (*registerv1alpha1.ManagedClusterRegistration, error) {
-	claimed := *registration.Spec.IRSA
-	if err := r.reserve(ctx, identity, mc, claimed, false); err != nil {
-		return nil, err
-	}
-	return r.Records.Update(ctx, mc.Name, func(current *registerv1alpha1.ManagedClusterRegistration) error {
-		if current.Spec.IRSA == nil || current.Spec.IRSA.ManagedClusterARN != claimed.ManagedClusterARN || current.Spec.IRSA.Withdrawn {
-			return errStale
-		}
-		if current.Status.IRSA == nil {
-			current.Status.IRSA = statusOf(identity)
-		}
-		return nil
-	})
 }
 
 // registered returns a cluster and its registration, which it creates if there is none.
@@ -153,18 +131,16 @@ func (r *Registrar) registered(ctx context.Context, cluster string, dryRun bool)
 	if err != nil {
 		return nil, nil, err
 	}
-	registration, err := r.Records.Get(ctx, cluster)
-	switch {
-	case apierrors.IsNotFound(err) && dryRun:
-		return mc, r.newRecord(mc, registerv1alpha1.Requester{Username: mc.Annotations[RequestedByAnnotation]}, nil), nil
-	case apierrors.IsNotFound(err):
-		if err := r.EnsureRecord(ctx, mc); err != nil {
-			return nil, nil, err
+	registration, err := reconcile.OrNil(r.Records.Get(ctx, cluster))
+	if err == nil && registration == nil {
+		if dryRun {
+			return mc, r.newRecord(mc, registerv1alpha1.Requester{Username: mc.Annotations[RequestedByAnnotation]}, nil), nil
 		}
-		if registration, err = r.Records.Get(ctx, cluster); err != nil {
-			return nil, nil, err
+		if err = r.EnsureRecord(ctx, mc); err == nil {
+			registration, err = r.Records.Get(ctx, cluster)
 		}
-	case err != nil:
+	}
+	if err != nil {
 		return nil, nil, err
 	}
 	if registration.Spec.ManagedClusterUID != mc.UID {
@@ -272,26 +248,17 @@ func (r *Registrar) Withdraw(ctx context.Context, cluster string, admit func(*re
 		return nil, err
 	}
 	// A claim for which AWS has no resources ends without the controller.
-	if registration.Status.IRSA == nil || !registration.Status.IRSA.Provisioned {
-		if err := r.ForgetClaim(ctx, cluster); err != nil {
+	if !provisioned(registration) {
+		if err := forgetClaim(ctx, r.Records, registration, defaultDriver(r.Drivers)); err != nil {
 			klog.FromContext(ctx).Error(err, "Failed to end the claim of a cluster; the controller retries", "cluster", cluster)
 		}
 	}
 	return r.answer(mc, registration, registerv1alpha1.ManagedClusterIRSASpec{})
 }
 
-// ForgetClaim ends a withdrawn claim and releases its identity. Afterwards, the cluster is registered with csr, if the
-// hub enables it. It returns an error while AWS may contain resources of the claim. It does nothing for other claims.
-func (r *Registrar) ForgetClaim(ctx context.Context, cluster string) error {
-	registration, err := r.Records.Get(ctx, cluster)
-	if err != nil {
-		return err
-	}
-	return forgetClaim(ctx, r.Records, registration, defaultDriver(r.Drivers))
-}
-
-// forgetClaim ends a withdrawn claim. It releases the identity first, since no caller can claim for the cluster
-// during a withdrawal.
+// forgetClaim ends a withdrawn claim. Afterwards, the cluster is registered with the driver next. It returns an error while
+// AWS may contain resources of the claim, and does nothing for other claims. It releases the identity first, since no
+// caller can claim for the cluster during a withdrawal.
 func forgetClaim(ctx context.Context, records Records, registration *registerv1alpha1.ManagedClusterRegistration, next registerv1alpha1.RegistrationDriver) error {
 	if !withdrawn(registration) {
 		return nil
@@ -342,7 +309,22 @@ func closeClaim(ctx context.Context, records Records, registration *registerv1al
 	return fmt.Errorf("closing the claim of ManagedCluster %q: %w", registration.Name, err)
 }
 
-// release releases the identity of a registration.
+// erase deletes a registration and releases its identity. It returns errProvisioned while AWS may contain resources of the
+// claim.
+func erase(ctx context.Context, records Records, registration *registerv1alpha1.ManagedClusterRegistration) error {
+	if err := closeClaim(ctx, records, registration); err != nil {
+		return err
+	}
+	if err := release(ctx, records, registration); err != nil {
+		return err
+	}
+	err := records.Delete(ctx, registration.Name, registration.UID)
+	if err != nil && !reconcile.Outdated(err) {
+		return fmt.Errorf("deleting the registration of ManagedCluster %q: %w", registration.Name, err)
+	}
+	return nil
+}
+
 func release(ctx context.Context, records Records, registration *registerv1alpha1.ManagedClusterRegistration) error {
 	if registration.Status.IRSA == nil || registration.Status.IRSA.Hash == "" {
 		return nil

@@ -7,13 +7,12 @@ import (
 	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/util/retry"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 // Revoke revokes the access of a cluster. Afterwards, its agents can only read their own ManagedCluster. It revokes the
@@ -42,57 +41,17 @@ func (a *Access) Regroup(ctx context.Context, cluster string, groups []string) e
 	if sharesRole(cluster) || len(groups) == 0 {
 		return nil
 	}
-	err := a.keepClusterRoleBinding(ctx, cluster, groups, false)
-	if errors.Is(err, errIncomplete) {
-		_, err = a.hub.RbacV1().ClusterRoles().Get(ctx, accessName(cluster), metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		if err == nil {
-			err = a.keepClusterRoleBinding(ctx, cluster, groups, true)
-		}
+	_, err := a.hub.RbacV1().ClusterRoles().Get(ctx, accessName(cluster), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
 	}
-	if err != nil && !errors.Is(err, ErrTerminating) {
+	if err == nil {
+		err = a.clusterRoleBinding(cluster, groups).Keep(ctx)
+	}
+	if err != nil && !errors.Is(err, reconcile.ErrTerminating) {
 		return fmt.Errorf("changing the groups of ManagedCluster %q: %w", cluster, err)
 	}
 	return nil
-}
-
-// Revoked reports, from the caches, whether Revoke would write nothing.
-func (a *Access) Revoked(cluster string) (bool, error) {
-	if a.cached == nil {
-		return false, nil
-	}
-	if !sharesRole(cluster) {
-		role, err := a.cached.ClusterRoles.Get(accessName(cluster))
-		if err != nil && !apierrors.IsNotFound(err) {
-			return false, err
-		}
-		if err == nil && setRules(role.DeepCopy(), deniedRules(cluster)) {
-			return false, nil
-		}
-		binding, err := a.cached.ClusterRoleBindings.Get(accessName(cluster))
-		if err != nil && !apierrors.IsNotFound(err) {
-			return false, err
-		}
-		if err == nil && binding.RoleRef != clusterRoleRef(accessName(cluster)) {
-			return false, nil
-		}
-	}
-	bindings, err := a.cached.RoleBindings.RoleBindings(cluster).List(labels.Everything())
-	if err != nil {
-		return false, err
-	}
-	for _, binding := range bindings {
-		if ownBinding(cluster, binding.Name) && (binding.DeletionTimestamp == nil || len(binding.Subjects) > 0) {
-			return false, nil
-		}
-	}
-	_, err = a.cached.Leases.Leases(cluster).Get(LeaseName)
-	if apierrors.IsNotFound(err) {
-		return true, nil
-	}
-	return false, err
 }
 
 // Remove removes the objects that Revoke leaves. It returns false while an object remains, for example because of a
@@ -118,7 +77,7 @@ func (a *Access) Remove(ctx context.Context, cluster string) (done bool, err err
 }
 
 // gone returns a function that deletes an object and reports whether it no longer exists.
-func gone[T object[T]](objects client[T]) func(context.Context, string) (bool, error) {
+func gone[T reconcile.Object[T]](objects reconcile.Client[T]) func(context.Context, string) (bool, error) {
 	return func(ctx context.Context, name string) (bool, error) {
 		err := objects.Delete(ctx, name, metav1.DeleteOptions{})
 		if err == nil {
@@ -187,41 +146,30 @@ func (a *Access) revokeRoleBindings(ctx context.Context, cluster string) error {
 // finalizers.
 func (a *Access) removeRoleBinding(ctx context.Context, binding *rbacv1.RoleBinding) error {
 	bindings := a.hub.RbacV1().RoleBindings(binding.Namespace)
+	change := func(fix func(*rbacv1.RoleBinding)) error {
+		return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+			current, err := bindings.Get(ctx, binding.Name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			fix(current)
+			_, err = bindings.Update(ctx, current, metav1.UpdateOptions{})
+			return err
+		})
+	}
 	if len(binding.Finalizers) > 0 {
-		err := a.changeRoleBinding(ctx, binding, func(update *rbacv1.RoleBinding) {
+		err := change(func(update *rbacv1.RoleBinding) {
 			update.Finalizers = slices.DeleteFunc(update.Finalizers, func(f string) bool { return f == workv1.ManifestWorkFinalizer })
 			if len(update.Finalizers) > 0 {
 				update.Subjects = nil
 			}
 		})
 		if apierrors.IsForbidden(err) {
-			err = a.changeRoleBinding(ctx, binding, func(update *rbacv1.RoleBinding) { update.Finalizers = nil })
+			err = change(func(update *rbacv1.RoleBinding) { update.Finalizers = nil })
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return bindings.Delete(ctx, binding.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &binding.UID}})
-}
-
-// changeRoleBinding applies change to a RoleBinding and stores it if it differs.
-func (a *Access) changeRoleBinding(ctx context.Context, binding *rbacv1.RoleBinding, change func(*rbacv1.RoleBinding)) error {
-	bindings := a.hub.RbacV1().RoleBindings(binding.Namespace)
-	current := binding
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		update := current.DeepCopy()
-		change(update)
-		if equality.Semantic.DeepEqual(update, current) {
-			return nil
-		}
-		_, err := bindings.Update(ctx, update, metav1.UpdateOptions{})
-		if apierrors.IsConflict(err) {
-			latest, readErr := bindings.Get(ctx, binding.Name, metav1.GetOptions{})
-			if readErr != nil {
-				return readErr
-			}
-			current = latest
-		}
-		return err
-	})
 }

@@ -4,12 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/pager"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 )
@@ -19,32 +16,24 @@ import (
 // accepted before.
 func Withdrawn(ctx context.Context, hub kubernetes.Interface) (func(cluster string) bool, error) {
 	options := metav1.ListOptions{LabelSelector: clusterv1.ClusterNameLabel}
-	roles := sets.New[string]()
-	err := pager.New(pager.SimplePageFunc(func(options metav1.ListOptions) (runtime.Object, error) {
-		return hub.RbacV1().ClusterRoles().List(ctx, options)
-	})).EachListItem(ctx, options, func(obj runtime.Object) error {
-		role, ok := obj.(*rbacv1.ClusterRole)
-		if ok && role.Name == accessName(role.Labels[clusterv1.ClusterNameLabel]) && setRules(role, deniedRules(role.Labels[clusterv1.ClusterNameLabel])) {
-			roles.Insert(role.Name)
-		}
-		return nil
-	})
+	roles, err := hub.RbacV1().ClusterRoles().List(ctx, options)
 	if err != nil {
 		return nil, fmt.Errorf("listing the ClusterRoles of clusters: %w", err)
 	}
-	bound := sets.New[string]()
-	err = pager.New(pager.SimplePageFunc(func(options metav1.ListOptions) (runtime.Object, error) {
-		return hub.RbacV1().ClusterRoleBindings().List(ctx, options)
-	})).EachListItem(ctx, options, func(obj runtime.Object) error {
-		if binding, ok := obj.(*rbacv1.ClusterRoleBinding); ok {
-			bound.Insert(binding.Name)
-		}
-		return nil
-	})
+	bindings, err := hub.RbacV1().ClusterRoleBindings().List(ctx, options)
 	if err != nil {
 		return nil, fmt.Errorf("listing the ClusterRoleBindings of clusters: %w", err)
 	}
-	return func(cluster string) bool {
-		return !sharesRole(cluster) && !(roles.Has(accessName(cluster)) && bound.Has(accessName(cluster)))
-	}, nil
+	bound, granted := sets.New[string](), sets.New[string]()
+	for i := range bindings.Items {
+		bound.Insert(bindings.Items[i].Name)
+	}
+	for i := range roles.Items {
+		role := &roles.Items[i]
+		cluster := role.Labels[clusterv1.ClusterNameLabel]
+		if role.Name == accessName(cluster) && bound.Has(role.Name) && setRules(role, deniedRules(cluster)) {
+			granted.Insert(cluster)
+		}
+	}
+	return func(cluster string) bool { return !sharesRole(cluster) && !granted.Has(cluster) }, nil
 }

@@ -157,22 +157,17 @@ func (c *Controller) removed(name cache.ObjectName) bool {
 // removeOrphans deletes ManifestWorks whose ClusterPermission no longer exists. It is faster than the
 // garbage collector of the hub, which does not run on every hub.
 func (c *Controller) removeOrphans(ctx context.Context, name cache.ObjectName, permission *rbacv1alpha1.ClusterPermission) error {
-	works, err := c.workIndex.ByIndex(byOwner, name.String())
-	if err != nil {
-		return err
-	}
-	for _, obj := range works {
-		work := obj.(*workv1.ManifestWork)
+	for _, work := range reconcile.Indexed[*workv1.ManifestWork](c.workIndex, byOwner, name.String()) {
 		owner := controllingPermission(work)
 		if work.DeletionTimestamp != nil || permission != nil && owner.UID == permission.UID {
 			continue
 		}
 		// The cache may not contain a new ClusterPermission yet.
-		current, err := c.deliverer.Permissions.ClusterPermissions(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
+		current, err := reconcile.OrNil(c.deliverer.Permissions.ClusterPermissions(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{}))
+		if err != nil {
 			return err
 		}
-		if err == nil && current.UID == owner.UID {
+		if current != nil && current.UID == owner.UID {
 			continue
 		}
 		if err := c.deliverer.Delete(ctx, work); err != nil {

@@ -30,30 +30,24 @@ const (
 	bySelector = "byNamespaceSelector"
 )
 
-var workIndexers = cache.Indexers{byOwner: func(obj any) ([]string, error) {
-	var out []string
-	for _, owner := range reconcile.Keys(ownerKeys)(obj) {
-		out = append(out, owner.String())
-	}
-	return out, nil
-}}
+var workIndexers = cache.Indexers{byOwner: reconcile.IndexNames(ownerKeys)}
 
 var permissionIndexers = cache.Indexers{
-	byAccount: indexPermission(func(permission *rbacv1alpha1.ClusterPermission) []string {
-		var out []string
+	byAccount: reconcile.IndexNames(func(permission *rbacv1alpha1.ClusterPermission) []cache.ObjectName {
+		var out []cache.ObjectName
 		for _, name := range render.AccountNames(permission) {
-			out = append(out, cache.NewObjectName(permission.Namespace, name).String())
+			out = append(out, cache.NewObjectName(permission.Namespace, name))
 		}
 		return out
 	}),
-	byHubRole: indexPermission(func(permission *rbacv1alpha1.ClusterPermission) []string {
+	byHubRole: reconcile.Index(func(permission *rbacv1alpha1.ClusterPermission) []string {
 		var out []string
 		for _, key := range render.HubRoleKeys(permission) {
 			out = append(out, key.String())
 		}
 		return out
 	}),
-	bySelector: indexPermission(func(permission *rbacv1alpha1.ClusterPermission) []string {
+	bySelector: reconcile.Index(func(permission *rbacv1alpha1.ClusterPermission) []string {
 		if !render.HasSelectors(permission) {
 			return nil
 		}
@@ -61,30 +55,9 @@ var permissionIndexers = cache.Indexers{
 	}),
 }
 
-func indexPermission(keys func(*rbacv1alpha1.ClusterPermission) []string) cache.IndexFunc {
-	return func(obj any) ([]string, error) {
-		permission, ok := obj.(*rbacv1alpha1.ClusterPermission)
-		if !ok {
-			return nil, nil
-		}
-		return keys(permission), nil
-	}
-}
-
 // indexed returns the ClusterPermissions under a value of an index.
 func (c *Controller) indexed(index, value string) []*rbacv1alpha1.ClusterPermission {
-	objs, err := c.permissionIndex.ByIndex(index, value)
-	if err != nil {
-		utilruntime.HandleError(err)
-		return nil
-	}
-	out := make([]*rbacv1alpha1.ClusterPermission, 0, len(objs))
-	for _, obj := range objs {
-		if permission, ok := obj.(*rbacv1alpha1.ClusterPermission); ok {
-			out = append(out, permission)
-		}
-	}
-	return out
+	return reconcile.Indexed[*rbacv1alpha1.ClusterPermission](c.permissionIndex, index, value)
 }
 
 // ownerKeys returns the ClusterPermission that controls a ManifestWork.

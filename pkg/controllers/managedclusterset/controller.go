@@ -92,12 +92,7 @@ func (c *Controller) setsOf(cluster *clusterv1.ManagedCluster) []cache.ObjectNam
 }
 
 func (c *Controller) bindingsOf(set *clusterv1beta2.ManagedClusterSet) []cache.ObjectName {
-	bindings, err := c.resolver.bindingsOf(set.Name)
-	if err != nil {
-		utilruntime.HandleError(err)
-		return nil
-	}
-	return reconcile.Names(bindings)
+	return reconcile.Names(c.resolver.bindingsOf(set.Name))
 }
 
 func (c *Controller) reconcileSet(ctx context.Context, name cache.ObjectName) (time.Duration, error) {

@@ -6,6 +6,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
@@ -14,6 +15,7 @@ import (
 	setinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster/v1beta2"
 	clusterlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1"
 	setlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1beta2"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 const (
@@ -34,21 +36,15 @@ type Resolver struct {
 
 // NewResolver returns a Resolver. The caller starts the informers afterwards.
 func NewResolver(sets setinformers.ManagedClusterSetInformer, bindings setinformers.ManagedClusterSetBindingInformer, clusters clusterinformers.ManagedClusterInformer) (*Resolver, error) {
-	err := bindings.Informer().AddIndexers(cache.Indexers{bySet: func(obj any) ([]string, error) {
-		if binding, ok := obj.(*clusterv1beta2.ManagedClusterSetBinding); ok {
-			return []string{binding.Spec.ClusterSet}, nil
-		}
-		return nil, nil
-	}})
+	err := bindings.Informer().AddIndexers(cache.Indexers{bySet: reconcile.Index(func(binding *clusterv1beta2.ManagedClusterSetBinding) []string {
+		return []string{binding.Spec.ClusterSet}
+	})})
 	if err != nil {
 		return nil, fmt.Errorf("indexing ManagedClusterSetBindings: %w", err)
 	}
-	err = clusters.Informer().AddIndexers(cache.Indexers{byLabel: func(obj any) ([]string, error) {
-		if cluster, ok := obj.(*clusterv1.ManagedCluster); ok {
-			return []string{clusterv1beta2.ExclusiveSet(cluster.Labels)}, nil
-		}
-		return nil, nil
-	}})
+	err = clusters.Informer().AddIndexers(cache.Indexers{byLabel: reconcile.Index(func(cluster *clusterv1.ManagedCluster) []string {
+		return []string{clusterv1beta2.ExclusiveSet(cluster.Labels)}
+	})})
 	if err != nil {
 		return nil, fmt.Errorf("indexing ManagedClusters: %w", err)
 	}
@@ -137,7 +133,7 @@ func (r *Resolver) Members(name string) (names []string, found bool, err error) 
 // members returns the clusters of a set.
 func (r *Resolver) members(set *clusterv1beta2.ManagedClusterSet) ([]*clusterv1.ManagedCluster, error) {
 	if isExclusive(set) {
-		return indexed[*clusterv1.ManagedCluster](r.clusterIndex, byLabel, set.Name)
+		return reconcile.Indexed[*clusterv1.ManagedCluster](r.clusterIndex, byLabel, set.Name), nil
 	}
 	selector, err := selectorOf(set)
 	if err != nil {
@@ -164,52 +160,30 @@ func (r *Resolver) SetsOf(cluster *clusterv1.ManagedCluster) ([]string, error) {
 
 // NamespacesOf returns the sorted namespaces that a change of a set may affect: the namespaces with
 // a binding of the set, even if the set does not exist or the binding is being deleted.
-func (r *Resolver) NamespacesOf(set string) ([]string, error) {
-	bindings, err := r.bindingsOf(set)
-	if err != nil {
-		return nil, err
-	}
-	namespaces := make([]string, 0, len(bindings))
-	for _, binding := range bindings {
+func (r *Resolver) NamespacesOf(set string) []string {
+	var namespaces []string
+	for _, binding := range r.bindingsOf(set) {
 		namespaces = append(namespaces, binding.Namespace)
 	}
 	slices.Sort(namespaces)
-	return slices.Compact(namespaces), nil
+	return slices.Compact(namespaces)
 }
 
 // Namespaces returns the sorted namespaces that may use a cluster in the given state. If a change
 // moves the cluster to another set, the results for the states before and after the change differ.
-func (r *Resolver) Namespaces(cluster *clusterv1.ManagedCluster) ([]string, error) {
+func (r *Resolver) Namespaces(cluster *clusterv1.ManagedCluster) []string {
 	sets, err := r.SetsOf(cluster)
 	if err != nil {
-		return nil, err
+		utilruntime.HandleError(err)
 	}
 	var namespaces []string
 	for _, set := range sets {
-		of, err := r.NamespacesOf(set)
-		if err != nil {
-			return nil, err
-		}
-		namespaces = append(namespaces, of...)
+		namespaces = append(namespaces, r.NamespacesOf(set)...)
 	}
 	slices.Sort(namespaces)
-	return slices.Compact(namespaces), nil
+	return slices.Compact(namespaces)
 }
 
-func (r *Resolver) bindingsOf(set string) ([]*clusterv1beta2.ManagedClusterSetBinding, error) {
-	return indexed[*clusterv1beta2.ManagedClusterSetBinding](r.bindingIndex, bySet, set)
-}
-
-func indexed[T any](indexer cache.Indexer, index, value string) ([]T, error) {
-	objects, err := indexer.ByIndex(index, value)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]T, 0, len(objects))
-	for _, object := range objects {
-		if typed, ok := object.(T); ok {
-			out = append(out, typed)
-		}
-	}
-	return out, nil
+func (r *Resolver) bindingsOf(set string) []*clusterv1beta2.ManagedClusterSetBinding {
+	return reconcile.Indexed[*clusterv1beta2.ManagedClusterSetBinding](r.bindingIndex, bySet, set)
 }

@@ -2,11 +2,11 @@ package managedserviceaccount
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -124,10 +124,15 @@ func (a *AgentRoleController) reconcile(ctx context.Context, name cache.ObjectNa
 	if rules == nil {
 		return 0, a.revoke(ctx, name.Namespace)
 	}
-	if err := a.keepRole(ctx, name.Namespace, rules); err != nil {
+	role := a.role(name.Namespace, rules)
+	if err := settled("keeping the Role", name.Namespace, role.Keep(ctx)); err != nil {
 		return 0, err
 	}
-	return 0, a.keepBinding(ctx, name.Namespace)
+	subjects := rbacSubjects(a.groups(name.Namespace))
+	if len(subjects) == 0 {
+		return 0, nil // the registration triggers an event
+	}
+	return 0, settled("keeping the RoleBinding", name.Namespace, a.binding(name.Namespace, subjects).Keep(ctx))
 }
 
 // rules returns the rules for the agent of a cluster. It returns none if the hub does not accept
@@ -148,9 +153,11 @@ func (a *AgentRoleController) rules(namespace string) ([]rbacv1.PolicyRule, erro
 	rules := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: secrets, Verbs: []string{"create"}}}
 	var names []string
 	for _, account := range accounts {
-		if secret, err := a.secrets.of(account); err != nil {
+		secret, err := a.secrets.named(cache.MetaObjectToName(account))
+		if err != nil {
 			return nil, err
-		} else if secret != nil {
+		}
+		if secret != nil && ownedBy(secret, account) {
 			names = append(names, secret.Name)
 		}
 	}
@@ -163,68 +170,40 @@ func (a *AgentRoleController) rules(namespace string) ([]rbacv1.PolicyRule, erro
 	return rules, nil
 }
 
-// keepRole creates or updates the Role of a namespace.
-func (a *AgentRoleController) keepRole(ctx context.Context, namespace string, rules []rbacv1.PolicyRule) error {
-	roles := a.hub.RbacV1().Roles(namespace)
-	role, err := a.roles.Roles(namespace).Get(AgentRoleName)
-	if apierrors.IsNotFound(err) {
-		_, err = roles.Create(ctx, &rbacv1.Role{ObjectMeta: accessMeta(namespace), Rules: rules}, metav1.CreateOptions{})
-		if !apierrors.IsAlreadyExists(err) {
-			return settled("creating the Role", namespace, err)
-		}
-		// The Role exists without the label, so it is not cached.
-		role, err = roles.Get(ctx, AgentRoleName, metav1.GetOptions{})
+// role keeps the Role of a namespace. One without the label exists, but is not cached.
+func (a *AgentRoleController) role(namespace string, rules []rbacv1.PolicyRule) reconcile.Keeper[*rbacv1.Role] {
+	return reconcile.Keeper[*rbacv1.Role]{
+		What: "Role " + AgentRoleName, Client: a.hub.RbacV1().Roles(namespace), Cached: a.roles.Roles(namespace).Get,
+		Wanted: &rbacv1.Role{ObjectMeta: accessMeta(namespace), Rules: rules},
+		Fix: func(have *rbacv1.Role) (changed, replace bool) {
+			changed = !labelled(have.Labels, namespace) || !equality.Semantic.DeepEqual(have.Rules, rules)
+			metav1.SetMetaDataLabel(&have.ObjectMeta, clusterv1.ClusterNameLabel, namespace)
+			have.Rules = rules
+			return changed, false
+		},
 	}
-	if err != nil {
-		return settled("reading the Role", namespace, err)
-	}
-	if labelled(role.Labels, namespace) && equality.Semantic.DeepEqual(role.Rules, rules) {
-		return nil
-	}
-	update := role.DeepCopy()
-	metav1.SetMetaDataLabel(&update.ObjectMeta, clusterv1.ClusterNameLabel, namespace)
-	update.Rules = rules
-	_, err = roles.Update(ctx, update, metav1.UpdateOptions{})
-	return settled("updating the Role", namespace, err)
 }
 
-func (a *AgentRoleController) keepBinding(ctx context.Context, namespace string) error {
+func (a *AgentRoleController) binding(namespace string, subjects []rbacv1.Subject) reconcile.Keeper[*rbacv1.RoleBinding] {
 	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: AgentRoleName}
+	return reconcile.Keeper[*rbacv1.RoleBinding]{
+		What: "RoleBinding " + AgentRoleName, Client: a.hub.RbacV1().RoleBindings(namespace), Cached: a.bindings.RoleBindings(namespace).Get,
+		Wanted: &rbacv1.RoleBinding{ObjectMeta: accessMeta(namespace), RoleRef: ref, Subjects: subjects},
+		Fix: func(have *rbacv1.RoleBinding) (changed, replace bool) {
+			changed = !labelled(have.Labels, namespace) || !equality.Semantic.DeepEqual(have.Subjects, subjects)
+			metav1.SetMetaDataLabel(&have.ObjectMeta, clusterv1.ClusterNameLabel, namespace)
+			have.Subjects = subjects
+			return changed, have.RoleRef != ref
+		},
+	}
+}
+
+func rbacSubjects(groups []string) []rbacv1.Subject {
 	var subjects []rbacv1.Subject
-	for _, group := range a.groups(namespace) {
+	for _, group := range groups {
 		subjects = append(subjects, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group})
 	}
-	if len(subjects) == 0 {
-		return nil // the registration triggers an event
-	}
-	bindings := a.hub.RbacV1().RoleBindings(namespace)
-	binding, err := a.bindings.RoleBindings(namespace).Get(AgentRoleName)
-	if apierrors.IsNotFound(err) {
-		_, err = bindings.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: accessMeta(namespace), RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
-		if !apierrors.IsAlreadyExists(err) {
-			return settled("creating the RoleBinding", namespace, err)
-		}
-		binding, err = bindings.Get(ctx, AgentRoleName, metav1.GetOptions{})
-	}
-	if err != nil {
-		return settled("reading the RoleBinding", namespace, err)
-	}
-	if binding.RoleRef != ref {
-		// roleRef is immutable.
-		err := bindings.Delete(ctx, AgentRoleName, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &binding.UID}})
-		if err == nil {
-			_, err = bindings.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: accessMeta(namespace), RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
-		}
-		return settled("replacing the RoleBinding", namespace, err)
-	}
-	if labelled(binding.Labels, namespace) && equality.Semantic.DeepEqual(binding.Subjects, subjects) {
-		return nil
-	}
-	update := binding.DeepCopy()
-	metav1.SetMetaDataLabel(&update.ObjectMeta, clusterv1.ClusterNameLabel, namespace)
-	update.Subjects = subjects
-	_, err = bindings.Update(ctx, update, metav1.UpdateOptions{})
-	return settled("updating the RoleBinding", namespace, err)
+	return subjects
 }
 
 func (a *AgentRoleController) revoke(ctx context.Context, namespace string) error {
@@ -233,13 +212,9 @@ func (a *AgentRoleController) revoke(ctx context.Context, namespace string) erro
 		if err := settled("deleting the RoleBinding", namespace, err); err != nil {
 			return err
 		}
-	} else if !apierrors.IsNotFound(err) {
-		return err
 	}
-	if _, err := a.roles.Roles(namespace).Get(AgentRoleName); apierrors.IsNotFound(err) {
-		return nil
-	} else if err != nil {
-		return err
+	if _, err := a.roles.Roles(namespace).Get(AgentRoleName); err != nil {
+		return nil // the only error of the cache is not found
 	}
 	return settled("deleting the Role", namespace, a.hub.RbacV1().Roles(namespace).Delete(ctx, AgentRoleName, metav1.DeleteOptions{}))
 }
@@ -248,7 +223,6 @@ func accessMeta(namespace string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: AgentRoleName, Labels: map[string]string{clusterv1.ClusterNameLabel: namespace}}
 }
 
-// labelled reports whether labels contain the name of a cluster.
 func labelled(values map[string]string, cluster string) bool {
 	return values[clusterv1.ClusterNameLabel] == cluster
 }
@@ -256,9 +230,7 @@ func labelled(values map[string]string, cluster string) bool {
 // settled returns nil for errors that require no retry, because an event follows them or the
 // namespace is being deleted.
 func settled(what, namespace string, err error) error {
-	switch {
-	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err),
-		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+	if err == nil || reconcile.Outdated(err) || errors.Is(err, reconcile.ErrTerminating) {
 		return nil
 	}
 	return fmt.Errorf("%s for the agent of cluster %s: %w", what, namespace, err)

@@ -79,12 +79,7 @@ func NewReplicaController(client accountclient.ManagedServiceAccountsGetter, set
 		clusters: informers.Clusters,
 		sets:     sets,
 	}
-	if err := informers.Accounts.Informer().AddIndexers(cache.Indexers{byParent: func(obj any) ([]string, error) {
-		if account, ok := obj.(*authenticationv1beta1.ManagedServiceAccount); ok && isReplica(account) {
-			return []string{parentOf(account).String()}, nil
-		}
-		return nil, nil
-	}}); err != nil {
+	if err := informers.Accounts.Informer().AddIndexers(cache.Indexers{byParent: reconcile.IndexNames(parentKeys)}); err != nil {
 		return nil, fmt.Errorf("indexing ManagedServiceAccounts: %w", err)
 	}
 	r.loop = reconcile.Loop{
@@ -116,10 +111,6 @@ func isReplica(account *authenticationv1beta1.ManagedServiceAccount) bool {
 	return account.Labels[authenticationv1beta1.ParentNamespaceLabel] != ""
 }
 
-func parentOf(replica *authenticationv1beta1.ManagedServiceAccount) cache.ObjectName {
-	return cache.NewObjectName(replica.Labels[authenticationv1beta1.ParentNamespaceLabel], replica.Name)
-}
-
 // accountKeys returns an account that is not a replica.
 func accountKeys(account *authenticationv1beta1.ManagedServiceAccount) []cache.ObjectName {
 	if isReplica(account) {
@@ -133,7 +124,7 @@ func parentKeys(account *authenticationv1beta1.ManagedServiceAccount) []cache.Ob
 	if !isReplica(account) {
 		return nil
 	}
-	return []cache.ObjectName{parentOf(account)}
+	return []cache.ObjectName{cache.NewObjectName(account.Labels[authenticationv1beta1.ParentNamespaceLabel], account.Name)}
 }
 
 // sameState reports whether an update of a replica keeps the fields that the controller writes or
@@ -211,14 +202,9 @@ func (r *ReplicaController) reconcile(ctx context.Context, name cache.ObjectName
 
 // remove deletes the replicas of an account, except those for which keep returns true.
 func (r *ReplicaController) remove(ctx context.Context, parent cache.ObjectName, keep func(*authenticationv1beta1.ManagedServiceAccount) bool) error {
-	objects, err := r.index.ByIndex(byParent, parent.String())
-	if err != nil {
-		return err
-	}
 	var group errgroup.Group
 	group.SetLimit(writers)
-	for _, obj := range objects {
-		replica := obj.(*authenticationv1beta1.ManagedServiceAccount)
+	for _, replica := range reconcile.Indexed[*authenticationv1beta1.ManagedServiceAccount](r.index, byParent, parent.String()) {
 		if replica.DeletionTimestamp != nil || keep != nil && keep(replica) {
 			continue
 		}

@@ -45,15 +45,6 @@ func NewSecrets(hub metadata.Interface, transform cache.TransformFunc) (Secrets,
 	return secrets, factory, nil
 }
 
-// of returns the Secret that an account owns, or nil if none exists.
-func (s Secrets) of(account *authenticationv1beta1.ManagedServiceAccount) (*metav1.PartialObjectMetadata, error) {
-	secret, err := s.named(cache.MetaObjectToName(account))
-	if err != nil || secret == nil || !ownedBy(secret, account) {
-		return nil, err
-	}
-	return secret, nil
-}
-
 // named returns the Secret with the given name, or nil if no Secret with that name has the label of
 // accounts.
 func (s Secrets) named(name cache.ObjectName) (*metav1.PartialObjectMetadata, error) {

@@ -84,7 +84,7 @@ func NewController(planner *Planner, newPass func(*rbacv1beta1.MulticlusterRoleA
 		planner: planner, newPass: newPass, assignments: assignments, permissions: permissions,
 		lister: from.Assignments.Lister(), index: from.Assignments.Informer().GetIndexer(),
 	}
-	if err := from.Assignments.Informer().AddIndexers(cache.Indexers{bySelection: selectionKeys}); err != nil {
+	if err := from.Assignments.Informer().AddIndexers(cache.Indexers{bySelection: reconcile.Index(selectionKeys)}); err != nil {
 		return nil, fmt.Errorf("indexing MulticlusterRoleAssignments: %w", err)
 	}
 	if err := IndexPermissions(from.Permissions); err != nil {
@@ -108,13 +108,7 @@ func NewController(planner *Planner, newPass func(*rbacv1beta1.MulticlusterRoleA
 
 // IndexPermissions adds the index that a Planner requires.
 func IndexPermissions(permissions permissioninformers.ClusterPermissionInformer) error {
-	err := permissions.Informer().AddIndexers(cache.Indexers{byAssignment: func(obj any) ([]string, error) {
-		var out []string
-		for _, key := range reconcile.Keys(assignmentKeys)(obj) {
-			out = append(out, key.String())
-		}
-		return out, nil
-	}})
+	err := permissions.Informer().AddIndexers(cache.Indexers{byAssignment: reconcile.IndexNames(assignmentKeys)})
 	if err != nil {
 		return fmt.Errorf("indexing ClusterPermissions by MulticlusterRoleAssignment: %w", err)
 	}
@@ -138,11 +132,7 @@ func setKey(set string) string                       { return "set/" + set }
 func placementKey(placement cache.ObjectName) string { return "placement/" + placement.String() }
 
 // selectionKeys returns the sets and Placements of a MulticlusterRoleAssignment, and labelKey if it selects labels.
-func selectionKeys(obj any) ([]string, error) {
-	assignment, ok := obj.(*rbacv1beta1.MulticlusterRoleAssignment)
-	if !ok {
-		return nil, nil
-	}
+func selectionKeys(assignment *rbacv1beta1.MulticlusterRoleAssignment) []string {
 	var keys []string
 	for i := range assignment.Spec.RoleAssignments {
 		switch selection := &assignment.Spec.RoleAssignments[i].ClusterSelection; selection.Type {
@@ -158,21 +148,12 @@ func selectionKeys(obj any) ([]string, error) {
 			}
 		}
 	}
-	return keys, nil
+	return keys
 }
 
 // selecting returns the MulticlusterRoleAssignments with a key of selectionKeys.
 func (c *Controller) selecting(key string) []*rbacv1beta1.MulticlusterRoleAssignment {
-	objects, err := c.index.ByIndex(bySelection, key)
-	if err != nil {
-		utilruntime.HandleError(err)
-		return nil
-	}
-	out := make([]*rbacv1beta1.MulticlusterRoleAssignment, 0, len(objects))
-	for _, obj := range objects {
-		out = append(out, obj.(*rbacv1beta1.MulticlusterRoleAssignment))
-	}
-	return out
+	return reconcile.Indexed[*rbacv1beta1.MulticlusterRoleAssignment](c.index, bySelection, key)
 }
 
 // clusterKeys returns the MulticlusterRoleAssignments that select a cluster, or that have a ClusterPermission in its
@@ -193,19 +174,11 @@ func (c *Controller) clusterKeys(cluster *clusterv1.ManagedCluster) []cache.Obje
 			keys = append(keys, cache.MetaObjectToName(assignment))
 		}
 	}
-	placements, err := c.planner.Placements.placementsOf(cluster.Name)
-	if err != nil {
-		utilruntime.HandleError(err)
+	for _, decided := range c.planner.Placements.decisions(byCluster, cluster.Name) {
+		keys = append(keys, reconcile.Names(c.selecting(placementKey(decided.placement())))...)
 	}
-	for _, placement := range placements {
-		keys = append(keys, reconcile.Names(c.selecting(placementKey(placement)))...)
-	}
-	permissions, err := c.planner.Permissions.ByIndex(cache.NamespaceIndex, cluster.Name)
-	if err != nil {
-		utilruntime.HandleError(err)
-	}
-	for _, permission := range permissions {
-		keys = append(keys, reconcile.Keys(assignmentKeys)(permission)...)
+	for _, permission := range reconcile.Indexed[*rbacv1alpha1.ClusterPermission](c.planner.Permissions, cache.NamespaceIndex, cluster.Name) {
+		keys = append(keys, assignmentKeys(permission)...)
 	}
 	return keys
 }
@@ -268,11 +241,7 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (time
 		return 0, err
 	}
 	if assignment.DeletionTimestamp != nil {
-		permissions, err := c.of(name)
-		if err != nil {
-			return 0, err
-		}
-		return 0, c.remove(ctx, permissions)
+		return 0, c.remove(ctx, c.planner.written(name))
 	}
 	plan, undecided := c.planner.Plan(ctx, assignment, c.newPass(assignment), nil)
 	if plan == nil {
@@ -303,31 +272,18 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (time
 	return again, nil
 }
 
-// of returns the ClusterPermissions of a MulticlusterRoleAssignment.
-func (c *Controller) of(name cache.ObjectName) ([]*rbacv1alpha1.ClusterPermission, error) {
-	objects, err := c.planner.Permissions.ByIndex(byAssignment, name.String())
-	if err != nil {
-		return nil, err
-	}
-	permissions := make([]*rbacv1alpha1.ClusterPermission, 0, len(objects))
-	for _, obj := range objects {
-		permissions = append(permissions, obj.(*rbacv1alpha1.ClusterPermission))
-	}
-	return permissions, nil
-}
-
 // removeOrphans deletes the ClusterPermissions of a MulticlusterRoleAssignment that does not exist.
 func (c *Controller) removeOrphans(ctx context.Context, name cache.ObjectName) error {
-	permissions, err := c.of(name)
-	if err != nil || len(permissions) == 0 {
-		return err
+	permissions := c.planner.written(name)
+	if len(permissions) == 0 {
+		return nil
 	}
 	// The cache may not contain a new MulticlusterRoleAssignment yet. Its event follows.
-	current, err := c.assignments.MulticlusterRoleAssignments(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
+	current, err := reconcile.OrNil(c.assignments.MulticlusterRoleAssignments(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{}))
+	if err != nil {
 		return err
 	}
-	if err == nil {
+	if current != nil {
 		permissions = slices.DeleteFunc(permissions, func(p *rbacv1alpha1.ClusterPermission) bool {
 			return p.Annotations[rbacv1beta1.UIDAnnotation] == string(current.UID)
 		})

@@ -3,7 +3,6 @@ package multiclusterroleassignment
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
+
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 // PlacementDecisionResource is the resource of PlacementDecisions. The hub serves them if it has their
@@ -55,18 +56,8 @@ func NewPlacements(hub dynamic.Interface) (*Placements, error) {
 			return decisions.Watch(ctx, options)
 		},
 	}, &unstructured.Unstructured{}, 0, cache.Indexers{
-		byPlacement: func(obj any) ([]string, error) {
-			if d, ok := obj.(*decision); ok {
-				return []string{d.placement().String()}, nil
-			}
-			return nil, nil
-		},
-		byCluster: func(obj any) ([]string, error) {
-			if d, ok := obj.(*decision); ok {
-				return d.clusters, nil
-			}
-			return nil, nil
-		},
+		byPlacement: reconcile.IndexNames(func(d *decision) []cache.ObjectName { return []cache.ObjectName{d.placement()} }),
+		byCluster:   reconcile.Index(func(d *decision) []string { return d.clusters }),
 	})}
 	if err := p.informer.SetTransform(onlyClusters); err != nil {
 		return nil, fmt.Errorf("informer of PlacementDecisions: %w", err)
@@ -83,31 +74,9 @@ func (p *Placements) Run(ctx context.Context) {
 // known reports whether the decisions are known.
 func (p *Placements) known() bool { return p.served.Load() && p.informer.HasSynced() }
 
-// clusters returns the sorted clusters in the decisions of a Placement, and reports whether it has any
-// PlacementDecision.
-func (p *Placements) clusters(placement cache.ObjectName) (names []string, decided bool, err error) {
-	objects, err := p.informer.GetIndexer().ByIndex(byPlacement, placement.String())
-	if err != nil {
-		return nil, false, err
-	}
-	for _, obj := range objects {
-		names = append(names, obj.(*decision).clusters...)
-	}
-	slices.Sort(names)
-	return slices.Compact(names), len(objects) > 0, nil
-}
-
-// placementsOf returns the Placements whose decisions contain a cluster.
-func (p *Placements) placementsOf(cluster string) ([]cache.ObjectName, error) {
-	objects, err := p.informer.GetIndexer().ByIndex(byCluster, cluster)
-	if err != nil {
-		return nil, err
-	}
-	var placements []cache.ObjectName
-	for _, obj := range objects {
-		placements = append(placements, obj.(*decision).placement())
-	}
-	return placements, nil
+// decisions returns the decisions under a value of an index.
+func (p *Placements) decisions(index, value string) []*decision {
+	return reconcile.Indexed[*decision](p.informer.GetIndexer(), index, value)
 }
 
 // onlyClusters removes all fields of a PlacementDecision that the controller does not read.

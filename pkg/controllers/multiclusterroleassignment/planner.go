@@ -27,6 +27,7 @@ import (
 	rbacv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/refusal"
 	clusterlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/roleassignment"
 )
 
@@ -126,12 +127,7 @@ func (p *Planner) Plan(ctx context.Context, a *rbacv1beta1.MulticlusterRoleAssig
 		}
 		return clusters[name]
 	}
-	existing, err := p.Permissions.ByIndex(byAssignment, cache.NewObjectName(a.Namespace, a.Name).String())
-	if err != nil {
-		return nil, err
-	}
-	for _, obj := range existing {
-		permission := obj.(*rbacv1alpha1.ClusterPermission)
+	for _, permission := range p.written(cache.MetaObjectToName(a)) {
 		if permission.Annotations[rbacv1beta1.UIDAnnotation] != string(a.UID) {
 			plan.Stale = append(plan.Stale, permission)
 			continue
@@ -157,6 +153,11 @@ func (p *Planner) Plan(ctx context.Context, a *rbacv1beta1.MulticlusterRoleAssig
 	slices.SortFunc(plan.Clusters, func(a, b *Cluster) int { return strings.Compare(a.Name, b.Name) })
 	plan.limit()
 	return plan, p.decide(ctx, plan, pass, only)
+}
+
+// written returns the ClusterPermissions of a MulticlusterRoleAssignment.
+func (p *Planner) written(name cache.ObjectName) []*rbacv1alpha1.ClusterPermission {
+	return reconcile.Indexed[*rbacv1alpha1.ClusterPermission](p.Permissions, byAssignment, name.String())
 }
 
 // limit removes new clusters that exceed the limits. Clusters with a ClusterPermission have priority.
@@ -313,14 +314,13 @@ func (p *Planner) resolve(selection *rbacv1beta1.ClusterSelection) (Selection, e
 		}
 		for _, ref := range selection.Placements {
 			placement := cache.NewObjectName(ref.Namespace, ref.Name)
-			decided, found, err := p.Placements.clusters(placement)
-			if err != nil {
-				return out, err
-			}
-			if !found {
+			decisions := p.Placements.decisions(byPlacement, placement.String())
+			if len(decisions) == 0 {
 				out.Missing = append(out.Missing, fmt.Sprintf("Placement %q has no PlacementDecision", placement))
 			}
-			names = append(names, decided...)
+			for _, decided := range decisions {
+				names = append(names, decided.clusters...)
+			}
 		}
 	}
 	slices.Sort(names)

@@ -65,13 +65,12 @@ func New(ctx context.Context, options Options) (*Applier, error) {
 		return nil, err
 	}
 	a := &Applier{hub: options.HubARN, iam: iam.NewFromConfig(cfg), eks: eks.NewFromConfig(cfg)}
-	if err := a.checkAccount(ctx, sts.NewFromConfig(cfg)); err != nil {
+	if err := a.checkAccount(ctx, cfg); err != nil {
 		return nil, err
 	}
 	return a, nil
 }
 
-// loadConfig reads the configuration of the SDK's default chain.
 func loadConfig(ctx context.Context, region string) (aws.Config, error) {
 	cfg, err := config.LoadDefaultConfig(ctx,
 		config.WithRegion(region),
@@ -90,20 +89,29 @@ func loadConfig(ctx context.Context, region string) (aws.Config, error) {
 
 // checkAccount checks the account of the credentials. Credentials of another account would create roles there, and would
 // find nothing to remove in the hub's account.
-func (a *Applier) checkAccount(ctx context.Context, client *sts.Client) error {
+func (a *Applier) checkAccount(ctx context.Context, cfg aws.Config) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	caller, err := call(ctx, serviceSTS, "GetCallerIdentity", "account "+a.hub.AccountID, func(ctx context.Context) (*sts.GetCallerIdentityOutput, error) {
-		return client.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
-	})
+	account, err := callerAccount(ctx, cfg, "account "+a.hub.AccountID)
 	if err != nil {
 		klog.FromContext(ctx).Info("The AWS account of the server's credentials is not known", "want", a.hub.AccountID, "err", err)
 		return nil
 	}
-	if account := aws.ToString(caller.Account); account != a.hub.AccountID {
+	if account != a.hub.AccountID {
 		return fmt.Errorf("the AWS credentials are of account %s, and the hub %s is in another", account, a.hub)
 	}
 	return nil
+}
+
+// callerAccount returns the account of the credentials.
+func callerAccount(ctx context.Context, cfg aws.Config, subject string) (string, error) {
+	caller, err := call(ctx, serviceSTS, "GetCallerIdentity", subject, func(ctx context.Context) (*sts.GetCallerIdentityOutput, error) {
+		return sts.NewFromConfig(cfg).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+	})
+	if err != nil {
+		return "", err
+	}
+	return aws.ToString(caller.Account), nil
 }
 
 // Provision creates the desired resources, and repairs differences. If fresh is true, none of them is expected to exist,
@@ -136,9 +144,8 @@ func (a *Applier) Remove(ctx context.Context, desired irsa.Desired) error {
 	if err := a.check(desired); err != nil {
 		return err
 	}
-	expected := irsa.Expected(desired)
-	entry := a.remove(ctx, irsa.PlanRemoval(desired, &irsa.Observed{Entry: expected.Entry}))
-	role := a.remove(ctx, irsa.PlanRemoval(desired, &irsa.Observed{Role: expected.Role}))
+	entry := a.remove(ctx, irsa.PlanRemoval(desired, &irsa.Observed{Entry: &irsa.ObservedEntry{}}))
+	role := a.remove(ctx, irsa.PlanRemoval(desired, &irsa.Observed{Role: &irsa.ObservedRole{AccessPolicy: desired.HubRoleName()}}))
 	if slices.ContainsFunc(role, isConflict) {
 		// The role contains policies that others added, or whose deletion failed.
 		if observed, err := a.observePolicies(ctx, desired); err != nil {

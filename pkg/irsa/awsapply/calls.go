@@ -14,7 +14,6 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 )
 
-// do makes the call of a plan.
 func (a *Applier) do(ctx context.Context, step irsa.Call) error {
 	operation := string(step.Operation)
 	if step.RoleName != "" {

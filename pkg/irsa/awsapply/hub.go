@@ -7,14 +7,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
+
+	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 )
 
 // CheckAccessEntries returns why the hub does not support access entries, with the remedy, or an empty string. It only
 // reads.
 func (a *Applier) CheckAccessEntries(ctx context.Context) (string, error) {
-	out, err := call(ctx, serviceEKS, "DescribeCluster", a.hub.String(), func(ctx context.Context) (*eks.DescribeClusterOutput, error) {
-		return a.eks.DescribeCluster(ctx, &eks.DescribeClusterInput{Name: aws.String(a.hub.ClusterName)})
-	})
+	out, err := a.describeCluster(ctx, a.hub)
 	switch {
 	case isNotFound(err):
 		return fmt.Sprintf("there is no EKS cluster %s: correct --hub-cluster-arn, or use --eks-auth=ConfigMap on a hub that is not EKS and runs aws-iam-authenticator", a.hub), nil
@@ -24,6 +24,12 @@ func (a *Applier) CheckAccessEntries(ctx context.Context) (string, error) {
 		return "", err
 	}
 	return entriesProblem(a.hub.ClusterName, out.Cluster), nil
+}
+
+func (a *Applier) describeCluster(ctx context.Context, cluster irsa.ARN) (*eks.DescribeClusterOutput, error) {
+	return call(ctx, serviceEKS, "DescribeCluster", cluster.String(), func(ctx context.Context) (*eks.DescribeClusterOutput, error) {
+		return a.eks.DescribeCluster(ctx, &eks.DescribeClusterInput{Name: aws.String(cluster.ClusterName)}, func(o *eks.Options) { o.Region = cluster.Region })
+	})
 }
 
 // entriesProblem returns why an EKS cluster does not support access entries.

@@ -11,7 +11,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
-	"github.com/aws/aws-sdk-go-v2/service/sts"
 
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 )
@@ -72,14 +71,9 @@ func Inspect(ctx context.Context, inspection Inspection) ([]Finding, error) {
 		Applier:    &Applier{hub: inspection.Hub, iam: iam.NewFromConfig(cfg), eks: eks.NewFromConfig(cfg)},
 		Inspection: inspection,
 	}
-	client := sts.NewFromConfig(cfg)
-	caller, err := call(ctx, serviceSTS, "GetCallerIdentity", "your credentials", func(ctx context.Context) (*sts.GetCallerIdentityOutput, error) {
-		return client.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
-	})
-	if err != nil {
+	if i.account, err = callerAccount(ctx, cfg, "your credentials"); err != nil {
 		return nil, err
 	}
-	i.account = aws.ToString(caller.Account)
 	if i.owns("the hub", i.Hub) {
 		i.inspectHub(ctx)
 	}
@@ -110,7 +104,6 @@ func (i *inspector) judge(ok bool, state State, subject, remedy string) {
 	i.add(state, subject, remedy)
 }
 
-// unread adds a finding with the state Unknown.
 func (i *inspector) unread(subject string, err error) {
 	i.add(Unknown, subject, err.Error())
 }
@@ -153,9 +146,7 @@ func (i *inspector) inspectManaged(ctx context.Context) {
 // inspectCluster returns the OIDC issuer of an EKS cluster, or an empty string if it is unknown.
 func (i *inspector) inspectCluster(ctx context.Context, kind string, cluster irsa.ARN, mapping irsa.Mapping) (issuer string) {
 	subject := fmt.Sprintf("%s EKS cluster %s", kind, cluster)
-	out, err := call(ctx, serviceEKS, "DescribeCluster", cluster.String(), func(ctx context.Context) (*eks.DescribeClusterOutput, error) {
-		return i.eks.DescribeCluster(ctx, &eks.DescribeClusterInput{Name: aws.String(cluster.ClusterName)}, func(o *eks.Options) { o.Region = cluster.Region })
-	})
+	out, err := i.describeCluster(ctx, cluster)
 	switch {
 	case isNotFound(err) && mapping == irsa.ConfigMap:
 		i.add(Skipped, subject, "there is none, as on a hub that is not EKS; its identity provider is not inspected")
@@ -204,9 +195,7 @@ func (i *inspector) inspectProvider(ctx context.Context, cluster irsa.ARN, issue
 // with another path.
 func (i *inspector) inspectRole(ctx context.Context, wanted irsa.Role, whose, missing, moved string) *iamtypes.Role {
 	subject := fmt.Sprintf("role %s of %s", wanted.Name, whose)
-	out, err := call(ctx, serviceIAM, "GetRole", "role "+wanted.Name, func(ctx context.Context) (*iam.GetRoleOutput, error) {
-		return i.iam.GetRole(ctx, &iam.GetRoleInput{RoleName: aws.String(wanted.Name)})
-	})
+	out, err := i.getRole(ctx, wanted.Name)
 	switch {
 	case isNotFound(err):
 		i.add(Missing, subject, missing)
@@ -293,7 +282,6 @@ func (i *inspector) inspectProvisioned(ctx context.Context) {
 	i.addPlan(irsa.PlanProvision(desired, &irsa.Observed{Entry: entry}), subject, accept)
 }
 
-// addPlan adds a finding for each call of a plan.
 func (i *inspector) addPlan(plan []irsa.Call, subject, remedy string) {
 	if len(plan) == 0 {
 		i.add(Present, subject, "")

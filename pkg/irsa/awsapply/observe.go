@@ -32,9 +32,7 @@ func (a *Applier) observe(ctx context.Context, desired irsa.Desired) (*irsa.Obse
 func (a *Applier) observeRole(ctx context.Context, desired irsa.Desired) (*irsa.ObservedRole, error) {
 	name := aws.String(desired.HubRoleName())
 	subject := "role " + desired.HubRoleName()
-	role, err := call(ctx, serviceIAM, "GetRole", subject, func(ctx context.Context) (*iam.GetRoleOutput, error) {
-		return a.iam.GetRole(ctx, &iam.GetRoleInput{RoleName: name})
-	})
+	role, err := a.getRole(ctx, desired.HubRoleName())
 	if isNotFound(err) {
 		return nil, nil
 	}
@@ -60,6 +58,12 @@ func (a *Applier) observeRole(ctx context.Context, desired irsa.Desired) (*irsa.
 	}
 	observed.AccessPolicy = aws.ToString(policy.PolicyDocument)
 	return observed, nil
+}
+
+func (a *Applier) getRole(ctx context.Context, name string) (*iam.GetRoleOutput, error) {
+	return call(ctx, serviceIAM, "GetRole", "role "+name, func(ctx context.Context) (*iam.GetRoleOutput, error) {
+		return a.iam.GetRole(ctx, &iam.GetRoleInput{RoleName: aws.String(name)})
+	})
 }
 
 // observeEntry returns nil if there is no access entry.

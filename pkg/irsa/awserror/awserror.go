@@ -37,16 +37,17 @@ func New(service, operation, subject string, err error) error {
 	e := &Error{Service: service, Operation: operation, Subject: subject, cause: err}
 	// The failed call may be one that fetched the credentials.
 	var through string
-	var outer, inner *smithy.OperationError
-	if errors.As(err, &outer) && errors.As(outer.Err, &inner) {
+	var failed, inner *smithy.OperationError
+	if errors.As(err, &failed) && errors.As(failed.Err, &inner) {
 		through = fmt.Sprintf("getting credentials by %s %s: ", inner.Service(), inner.Operation())
+		failed = inner
 	}
 	var answer smithy.APIError
 	if errors.As(err, &answer) {
 		e.Code = answer.ErrorCode()
 		e.message = through + e.Code + ": " + line(answer.ErrorMessage())
 	} else {
-		e.message = through + line(cause(err))
+		e.message = through + line(cause(err, failed))
 	}
 	return e
 }
@@ -70,15 +71,13 @@ func Code(err error) string {
 	return ""
 }
 
-// cause returns the text of an error without a response, without attempts and request IDs.
-func cause(err error) string {
-	if errors.Is(err, context.DeadlineExceeded) {
-		return "no response before the deadline"
-	}
+// cause returns the text of an error of a call without a response, without attempts and request IDs.
+func cause(err error, failed *smithy.OperationError) string {
 	var send *smithyhttp.RequestSendError
 	var request *url.Error
-	var operation *smithy.OperationError
 	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return "no response before the deadline"
 	case errors.As(err, &request):
 		host := request.URL
 		if parsed, parseErr := url.Parse(request.URL); parseErr == nil {
@@ -87,12 +86,8 @@ func cause(err error) string {
 		return fmt.Sprintf("no response from %s: %v", host, request.Err)
 	case errors.As(err, &send):
 		return send.Err.Error()
-	case errors.As(err, &operation):
-		var inner *smithy.OperationError
-		if errors.As(operation.Err, &inner) {
-			operation = inner
-		}
-		return operation.Err.Error()
+	case failed != nil:
+		return failed.Err.Error()
 	}
 	return err.Error()
 }

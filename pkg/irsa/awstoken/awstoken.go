@@ -96,7 +96,6 @@ func (o Options) validate() error {
 	return nil
 }
 
-// credentials returns the credentials of the role.
 func (o Options) credentials(ctx context.Context, cfg aws.Config) (aws.Credentials, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

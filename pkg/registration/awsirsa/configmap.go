@@ -3,7 +3,6 @@ package awsirsa
 import (
 	"context"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -34,32 +33,22 @@ type awsAuth struct {
 
 // add maps a role to exactly this user and these groups.
 func (a *awsAuth) add(ctx context.Context, wanted mapping) error {
-	return a.edit(ctx, true, func(roles string) (string, error) { return addMapping(roles, wanted) })
+	return a.edit(ctx, func(roles string) (string, error) { return addMapping(roles, wanted) })
 }
 
-// remove removes all mappings of a role.
 func (a *awsAuth) remove(ctx context.Context, roleARN string) error {
-	return a.edit(ctx, false, func(roles string) (string, error) { return removeMapping(roles, roleARN) })
+	return a.edit(ctx, func(roles string) (string, error) { return removeMapping(roles, roleARN) })
 }
 
-func (a *awsAuth) edit(ctx context.Context, create bool, change func(roles string) (string, error)) error {
+func (a *awsAuth) edit(ctx context.Context, change func(roles string) (string, error)) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	outdated := func(err error) bool {
-		return ctx.Err() == nil && (apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err))
-	}
-	err := retry.OnError(authBackoff, outdated, func() error {
-		current, err := a.configMaps.Get(ctx, authName, metav1.GetOptions{})
-		missing := apierrors.IsNotFound(err)
-		switch {
-		case missing && !create:
-			return nil
-		case missing:
-			current = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: authNamespace, Name: authName}}
-		case err != nil:
+	err := retry.OnError(authBackoff, func(err error) bool { return ctx.Err() == nil && changed(err) }, func() error {
+		auth, exists, err := a.read(ctx)
+		if err != nil {
 			return err
 		}
-		before := current.Data[rolesKey]
+		before := auth.Data[rolesKey]
 		after, err := change(before)
 		if err != nil {
 			return fmt.Errorf("%s cannot be parsed and was not changed: %w", rolesKey, err)
@@ -67,17 +56,8 @@ func (a *awsAuth) edit(ctx context.Context, create bool, change func(roles strin
 		if after == before {
 			return nil
 		}
-		update := current.DeepCopy()
-		update.Data = maps.Clone(update.Data)
-		if update.Data == nil {
-			update.Data = map[string]string{}
-		}
-		update.Data[rolesKey] = after
-		if missing {
-			_, err = a.configMaps.Create(ctx, update, metav1.CreateOptions{})
-		} else {
-			_, err = a.configMaps.Update(ctx, update, metav1.UpdateOptions{})
-		}
+		auth.Data[rolesKey] = after
+		_, err = a.write(ctx, auth, exists)
 		return err
 	})
 	if err != nil {
@@ -86,6 +66,32 @@ func (a *awsAuth) edit(ctx context.Context, create bool, change func(roles strin
 	return nil
 }
 
+// read returns the ConfigMap, or an empty one if it does not exist.
+func (a *awsAuth) read(ctx context.Context) (auth *corev1.ConfigMap, exists bool, err error) {
+	auth, err = a.configMaps.Get(ctx, authName, metav1.GetOptions{})
+	exists = !apierrors.IsNotFound(err)
+	if !exists {
+		auth, err = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: authNamespace, Name: authName}}, nil
+	}
+	if err == nil && auth.Data == nil {
+		auth.Data = map[string]string{}
+	}
+	return auth, exists, err
+}
+
+// write creates or updates the ConfigMap, and returns the verb of the request.
+func (a *awsAuth) write(ctx context.Context, auth *corev1.ConfigMap, exists bool, dryRun ...string) (verb string, err error) {
+	if exists {
+		_, err = a.configMaps.Update(ctx, auth, metav1.UpdateOptions{DryRun: dryRun})
+		return "update", err
+	}
+	_, err = a.configMaps.Create(ctx, auth, metav1.CreateOptions{DryRun: dryRun})
+	return "create", err
+}
+
+// changed reports whether another client has written the ConfigMap since it was read.
+func changed(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
+
 // check checks with dry-run requests whether the server can read and write the ConfigMap. It returns the problem with its
 // remedy, or an empty string.
 func (a *awsAuth) check(ctx context.Context) (string, error) {
@@ -93,29 +99,18 @@ func (a *awsAuth) check(ctx context.Context) (string, error) {
 		grant = "apply the Role of artifacts/deploy/components/aws-auth, as clusteradm init --eks-auth=ConfigMap does"
 		name  = "ConfigMap " + authNamespace + "/" + authName
 	)
-	current, err := a.configMaps.Get(ctx, authName, metav1.GetOptions{})
-	verb := "update"
-	switch {
-	case apierrors.IsNotFound(err):
-		verb = "create"
-		missing := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: authNamespace, Name: authName}}
-		if _, err = a.configMaps.Create(ctx, missing, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); apierrors.IsAlreadyExists(err) {
-			err = nil
-		}
-	case err != nil:
-		verb = "get"
-	default:
-		if _, parseErr := parseRoles(current.Data[rolesKey]); parseErr != nil {
+	auth, exists, err := a.read(ctx)
+	verb := "get"
+	if err == nil {
+		if _, parseErr := parseRoles(auth.Data[rolesKey]); parseErr != nil {
 			return fmt.Sprintf("%s: %s cannot be parsed: %v; correct it manually", name, rolesKey, parseErr), nil
 		}
-		if _, err = a.configMaps.Update(ctx, current, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}}); apierrors.IsConflict(err) {
-			err = nil // a concurrent write proves that the ConfigMap is writable
-		}
+		verb, err = a.write(ctx, auth, exists, metav1.DryRunAll)
 	}
 	switch {
 	case apierrors.IsForbidden(err):
 		return fmt.Sprintf("the server cannot %s the %s: %v; %s", verb, name, err, grant), nil
-	case err != nil:
+	case err != nil && !changed(err):
 		return "", fmt.Errorf("%s the %s: %w", verb, name, err)
 	}
 	return "", nil

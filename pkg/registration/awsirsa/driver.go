@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -98,7 +99,7 @@ func (d *Driver) Check(ctx context.Context) ([]string, error) {
 func (d *Driver) Groups(record *registerv1alpha1.ManagedClusterRegistration) []string {
 	mappings := []irsa.Mapping{d.options.Mapping}
 	if state := record.Status.IRSA; state != nil && state.Provisioned {
-		mappings = append(mappings, parseApplied(state.AppliedHash).mappings()...)
+		mappings = append(mappings, parseApplied(state.AppliedHash).mappings...)
 	}
 	groups := sets.New[string]()
 	for _, mapping := range mappings {
@@ -138,7 +139,7 @@ func (d *Driver) Provision(ctx context.Context, record *registerv1alpha1.Managed
 	if err != nil {
 		return err
 	}
-	wanted := applied{mapping: desired.Mapping, roles: desired.ManageRoles, hash: desired.Hash()}
+	wanted := applied{mappings: []irsa.Mapping{desired.Mapping}, roles: desired.ManageRoles, hash: desired.Hash()}
 	if state := record.Status.IRSA; !verify && state != nil && state.Provisioned && state.AppliedHash == wanted.String() {
 		return nil
 	}
@@ -187,7 +188,7 @@ func (d *Driver) Provision(ctx context.Context, record *registerv1alpha1.Managed
 
 // unmap removes a mapping that the server used before its configuration changed.
 func (d *Driver) unmap(ctx context.Context, desired irsa.Desired, before applied) error {
-	for _, mapping := range before.mappings() {
+	for _, mapping := range before.mappings {
 		if mapping == desired.Mapping {
 			continue
 		}
@@ -216,13 +217,12 @@ func (d *Driver) Revoke(ctx context.Context, record *registerv1alpha1.ManagedClu
 	if err := sameIdentity(record, desired); err != nil {
 		return err
 	}
-	was := parseApplied(state.AppliedHash)
-	desired.ManageRoles = was.roles || was.mapping == "" && desired.ManageRoles
-	mappings := was.mappings()
-	if len(mappings) == 0 {
-		mappings = []irsa.Mapping{desired.Mapping}
+	former := parseApplied(state.AppliedHash)
+	if len(former.mappings) == 0 {
+		former.mappings, former.roles = []irsa.Mapping{desired.Mapping}, desired.ManageRoles
 	}
-	for _, mapping := range mappings {
+	desired.ManageRoles = former.roles
+	for _, mapping := range former.mappings {
 		desired.Mapping = mapping
 		if err := d.remove(ctx, desired); err != nil {
 			return err
@@ -259,7 +259,6 @@ func (d *Driver) note(ctx context.Context, record *registerv1alpha1.ManagedClust
 	return nil
 }
 
-// desired returns the desired AWS resources of a registration.
 func (d *Driver) desired(record *registerv1alpha1.ManagedClusterRegistration) (irsa.Desired, error) {
 	managed, err := irsa.ParseARN(record.Spec.IRSA.ManagedClusterARN)
 	if err != nil {
@@ -296,32 +295,30 @@ func sameClaim(read, current *registerv1alpha1.ManagedClusterRegistration) error
 	return nil
 }
 
-// applied is the state in AWS that a registration records: the mapping, whether the server manages the role, and the hash
-// of all desired resources after a success. While one mapping replaces another, both may exist.
+// applied is the state in AWS that a registration records: the mappings that may exist, whether the server manages the
+// role, and the hash of all desired resources after a success. While one mapping replaces another, both may exist.
 type applied struct {
-	mapping, former irsa.Mapping
-	roles           bool
-	hash            string
+	mappings []irsa.Mapping
+	roles    bool
+	hash     string
 }
 
-const (
-	withRoles  = "+roles"
-	withFormer = "+"
-)
+// withRoles stands between the mappings if the server manages the role.
+const withRoles = "roles"
 
 // String returns the value of the field appliedHash: <mapping>[+roles][+<previous mapping>]:<hash>.
 func (a applied) String() string {
-	if a.mapping == "" {
+	if len(a.mappings) == 0 {
 		return ""
 	}
-	text := string(a.mapping)
+	parts := []string{string(a.mappings[0])}
 	if a.roles {
-		text += withRoles
+		parts = append(parts, withRoles)
 	}
-	if a.former != "" {
-		text += withFormer + string(a.former)
+	for _, mapping := range a.mappings[1:] {
+		parts = append(parts, string(mapping))
 	}
-	return text + ":" + a.hash
+	return strings.Join(parts, "+") + ":" + a.hash
 }
 
 func parseApplied(text string) applied {
@@ -329,35 +326,23 @@ func parseApplied(text string) applied {
 	if !ok {
 		return applied{}
 	}
-	parts := strings.Split(what, withFormer)
-	a := applied{mapping: irsa.Mapping(parts[0]), hash: hash}
-	for _, part := range parts[1:] {
-		if withFormer+part == withRoles {
+	a := applied{hash: hash}
+	for part := range strings.SplitSeq(what, "+") {
+		if part == withRoles {
 			a.roles = true
 		} else {
-			a.former = irsa.Mapping(part)
+			a.mappings = append(a.mappings, irsa.Mapping(part))
 		}
 	}
 	return a
 }
 
-// mappings returns the mappings that may exist.
-func (a applied) mappings() []irsa.Mapping {
-	var mappings []irsa.Mapping
-	for _, mapping := range []irsa.Mapping{a.mapping, a.former} {
-		if mapping != "" {
-			mappings = append(mappings, mapping)
-		}
-	}
-	return mappings
-}
-
 // begin returns the state during the transition to wanted.
 func (a applied) begin(wanted applied) applied {
-	begun := applied{mapping: wanted.mapping, roles: wanted.roles}
-	for _, mapping := range a.mappings() {
-		if mapping != wanted.mapping {
-			begun.former = mapping
+	begun := applied{mappings: slices.Clone(wanted.mappings), roles: wanted.roles}
+	for _, mapping := range a.mappings {
+		if !slices.Contains(begun.mappings, mapping) {
+			begun.mappings = append(begun.mappings, mapping)
 		}
 	}
 	return begun

@@ -1,11 +1,11 @@
 package awsirsa
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"reflect"
-	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -24,27 +24,18 @@ func entryOf(desired irsa.Desired) mapping {
 	return mapping{RoleARN: desired.HubRoleARN(), Username: desired.Username(), Groups: desired.Groups()}
 }
 
-// value returns the entry in the form in which YAML decodes it.
-func (m mapping) value() any {
-	groups := make([]any, len(m.Groups))
-	for i, group := range m.Groups {
-		groups[i] = group
-	}
-	return map[string]any{"rolearn": m.RoleARN, "username": m.Username, "groups": groups}
-}
-
 // roleList is the content of mapRoles.
 type roleList struct {
-	document *yaml.Node
-	// sequence is the list in the document. It is nil if there are no entries.
-	sequence *yaml.Node
-	values   []any
+	// document contains the sequence, which contains a node for each value.
+	document, sequence *yaml.Node
+	values             []any
 	// comments is the text if it contains nothing else.
 	comments string
 }
 
 func parseRoles(text string) (*roleList, error) {
-	list := &roleList{}
+	empty := &yaml.Node{Kind: yaml.SequenceNode}
+	list := &roleList{document: empty, sequence: empty}
 	decoder := yaml.NewDecoder(strings.NewReader(text))
 	document := &yaml.Node{}
 	if err := decoder.Decode(document); errors.Is(err, io.EOF) {
@@ -63,16 +54,13 @@ func parseRoles(text string) (*roleList, error) {
 	if root.Kind != yaml.SequenceNode {
 		return nil, errors.New("it is not a list")
 	}
-	for i, item := range root.Content {
-		if item.Kind == yaml.AliasNode {
-			item = item.Alias
-		}
-		if item.Kind != yaml.MappingNode {
-			return nil, fmt.Errorf("entry %d is not an object", i+1)
-		}
-	}
 	if err := document.Decode(&list.values); err != nil {
 		return nil, err
+	}
+	for i, value := range list.values {
+		if _, ok := value.(map[string]any); !ok {
+			return nil, fmt.Errorf("entry %d is not an object", i+1)
+		}
 	}
 	list.document, list.sequence = document, root
 	return list, nil
@@ -86,91 +74,56 @@ func roleOf(value any) string {
 
 // addMapping returns mapRoles with one entry for the role. Other entries and comments stay.
 func addMapping(text string, wanted mapping) (string, error) {
-	list, err := parseRoles(text)
-	if err != nil {
-		return "", err
-	}
-	var present []any
-	for _, value := range list.values {
-		if roleOf(value) == wanted.RoleARN {
-			present = append(present, value)
-		}
-	}
-	if len(present) == 1 && reflect.DeepEqual(present[0], wanted.value()) {
-		return text, nil
-	}
-	block, err := encode([]mapping{wanted})
-	if err != nil {
-		return "", err
-	}
-	if list.sequence == nil {
-		list.values = []any{wanted.value()}
-		comments := strings.TrimSpace(list.comments)
-		if comments != "" {
-			comments += "\n"
-		}
-		return list.checked(comments + block)
-	}
-	list.remove(wanted.RoleARN)
-	added := &yaml.Node{}
-	if err := yaml.Unmarshal([]byte(block), added); err != nil {
-		return "", err
-	}
-	list.sequence.Content = append(list.sequence.Content, added.Content[0].Content...)
-	list.values = append(list.values, wanted.value())
-	return list.encode()
+	return replaceMapping(text, wanted.RoleARN, []mapping{wanted})
 }
 
-// removeMapping returns mapRoles without the entries of a role.
 func removeMapping(text, roleARN string) (string, error) {
+	return replaceMapping(text, roleARN, []mapping{})
+}
+
+// replaceMapping returns mapRoles with these entries for a role.
+func replaceMapping(text, roleARN string, wanted []mapping) (string, error) {
 	list, err := parseRoles(text)
 	if err != nil {
 		return "", err
 	}
-	if !slices.ContainsFunc(list.values, func(value any) bool { return roleOf(value) == roleARN }) {
+	var added yaml.Node
+	values := []any{}
+	if err := errors.Join(added.Encode(wanted), added.Decode(&values)); err != nil {
+		return "", err
+	}
+	var nodes []*yaml.Node
+	present, others := []any{}, []any{}
+	for i, value := range list.values {
+		if roleOf(value) == roleARN {
+			present = append(present, value)
+		} else {
+			nodes, others = append(nodes, list.sequence.Content[i]), append(others, value)
+		}
+	}
+	if reflect.DeepEqual(present, values) {
 		return text, nil
 	}
-	list.remove(roleARN)
+	list.sequence.Content, list.sequence.Style = append(nodes, added.Content...), 0
+	list.values = append(others, values...)
 	return list.encode()
 }
 
-// remove removes the entries of a role.
-func (l *roleList) remove(roleARN string) {
-	var nodes []*yaml.Node
-	var values []any
-	for i, value := range l.values {
-		if roleOf(value) != roleARN {
-			nodes, values = append(nodes, l.sequence.Content[i]), append(values, value)
-		}
-	}
-	l.sequence.Content, l.values = nodes, values
-}
-
-// encode encodes the list with its comments.
+// encode encodes the list with its comments. It returns an error if the text does not contain the entries of the list.
 func (l *roleList) encode() (string, error) {
-	l.sequence.Style = 0
-	text, err := encode(l.document)
-	if err != nil {
-		return "", err
+	var out bytes.Buffer
+	if comments := strings.TrimSpace(l.comments); comments != "" {
+		out.WriteString(comments + "\n")
 	}
-	return l.checked(text)
-}
-
-// encode returns YAML in the layout of AWS and eksctl.
-func encode(value any) (string, error) {
-	var out strings.Builder
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)
-	encoder.CompactSeqIndent()
-	err := errors.Join(encoder.Encode(value), encoder.Close())
-	return out.String(), err
-}
-
-// checked returns a text, or an error if it does not contain the entries of the list.
-func (l *roleList) checked(text string) (string, error) {
-	parsed, err := parseRoles(text)
+	encoder.CompactSeqIndent() // as AWS and eksctl write it
+	if err := errors.Join(encoder.Encode(l.document), encoder.Close()); err != nil {
+		return "", err
+	}
+	parsed, err := parseRoles(out.String())
 	if err != nil || len(parsed.values) != len(l.values) || len(l.values) > 0 && !reflect.DeepEqual(parsed.values, l.values) {
 		return "", errors.New("it would mean something else afterwards")
 	}
-	return text, nil
+	return out.String(), nil
 }

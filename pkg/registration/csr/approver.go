@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/time/rate"
 	certificatesv1 "k8s.io/api/certificates/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -22,7 +21,6 @@ import (
 	"k8s.io/utils/clock"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
-	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	clusterclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1"
 	clusterinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster/v1"
 	registerinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/register/v1alpha1"
@@ -83,17 +81,14 @@ func NewApprover(options Options) (*Approver, error) {
 		a.options.MaxRequests = DefaultMaxRequests
 	}
 	registerMetrics()
-	err := a.options.CSRs.Informer().AddIndexers(cache.Indexers{requestsByRequester: func(obj any) ([]string, error) {
-		if request, ok := obj.(*certificatesv1.CertificateSigningRequest); ok && requesterOf(request) != "" {
-			return []string{requesterOf(request)}, nil
-		}
-		return nil, nil
-	}, requestsByCluster: func(obj any) ([]string, error) {
-		if request, ok := obj.(*certificatesv1.CertificateSigningRequest); ok && request.Labels[clusterv1.ClusterNameLabel] != "" {
-			return []string{request.Labels[clusterv1.ClusterNameLabel]}, nil
-		}
-		return nil, nil
-	}})
+	err := a.options.CSRs.Informer().AddIndexers(cache.Indexers{
+		requestsByRequester: reconcile.Index(func(request *certificatesv1.CertificateSigningRequest) []string {
+			return nonempty(requesterOf(request))
+		}),
+		requestsByCluster: reconcile.Index(func(request *certificatesv1.CertificateSigningRequest) []string {
+			return nonempty(request.Labels[clusterv1.ClusterNameLabel])
+		}),
+	})
 	if err != nil {
 		return nil, fmt.Errorf("indexing certificate requests: %w", err)
 	}
@@ -102,49 +97,37 @@ func NewApprover(options Options) (*Approver, error) {
 		Reconcile: a.reconcile,
 		Feeds: []reconcile.Feed{
 			{Informer: a.options.CSRs.Informer(), Keys: reconcile.Keys(clustersOf)},
-			{Informer: a.options.ClusterInformer.Informer(), Keys: reconcile.Own, Ignore: reconcile.Same(sameDecision)},
+			{Informer: a.options.ClusterInformer.Informer(), Keys: reconcile.Own, Ignore: reconcile.Same(registration.SameDecision)},
 			{Informer: a.options.Registrations.Informer(), Keys: reconcile.Own},
 		},
 	}
 	return a, nil
 }
 
+func nonempty(value string) []string {
+	if value == "" {
+		return nil
+	}
+	return []string{value}
+}
+
+func (a *Approver) cached(index, value string) []*certificatesv1.CertificateSigningRequest {
+	return reconcile.Indexed[*certificatesv1.CertificateSigningRequest](a.options.CSRs.Informer().GetIndexer(), index, value)
+}
+
 // Run runs the Approver until ctx ends, and returns after all workers have stopped. Only one replica runs it.
 func (a *Approver) Run(ctx context.Context) { a.loop.Run(ctx) }
 
-// sameDecision reports whether a change of a ManagedCluster concerns only its agent's report.
-func sameDecision(before, after *clusterv1.ManagedCluster) bool {
-	return before.UID == after.UID && before.Spec.HubAcceptsClient == after.Spec.HubAcceptsClient &&
-		before.DeletionTimestamp.Equal(after.DeletionTimestamp) &&
-		equality.Semantic.DeepEqual(before.Status.Acceptance, after.Status.Acceptance)
-}
-
 func (a *Approver) reconcile(ctx context.Context, name cache.ObjectName) (time.Duration, error) {
 	goOn, surplusErr := a.removeSurplus(ctx, name.Name)
-	again, err := a.settleCached(ctx, name)
+	again, err := a.settle(ctx, name.Name, a.cached(requestsByCluster, name.Name))
+	if apierrors.IsConflict(err) {
+		err = nil // the cache is behind and will send an event
+	}
 	if goOn > 0 && (again == 0 || goOn < again) {
 		again = goOn
 	}
 	return again, errors.Join(err, surplusErr)
-}
-
-func (a *Approver) settleCached(ctx context.Context, name cache.ObjectName) (time.Duration, error) {
-	objects, err := a.options.CSRs.Informer().GetIndexer().ByIndex(requestsByCluster, name.Name)
-	if err != nil {
-		return 0, fmt.Errorf("finding the CertificateSigningRequests of ManagedCluster %q: %w", name.Name, err)
-	}
-	requests := make([]*certificatesv1.CertificateSigningRequest, 0, len(objects))
-	for _, object := range objects {
-		if request, ok := object.(*certificatesv1.CertificateSigningRequest); ok {
-			requests = append(requests, request)
-		}
-	}
-	again, err := a.settle(ctx, name.Name, requests)
-	if apierrors.IsConflict(err) {
-		// The cache is behind and will send an event.
-		return again, nil
-	}
-	return again, err
 }
 
 // ApprovePending approves the pending requests of a cluster that qualify according to the stored objects. It returns the
@@ -165,7 +148,7 @@ func (a *Approver) ApprovePending(ctx context.Context, cluster string) ([]string
 
 // approved returns the names of the requests for first certificates that were approved since the decision.
 func (a *Approver) approved(ctx context.Context, name string) ([]string, error) {
-	cluster, _, err := a.read(ctx, name)
+	cluster, _, err := registration.Stored(ctx, a.options.Clusters, a.options.Records, name)
 	if err != nil || cluster == nil || cluster.Status.Acceptance == nil || !cluster.Status.Acceptance.Accepted {
 		return nil, err
 	}
@@ -186,7 +169,6 @@ func (a *Approver) approved(ctx context.Context, name string) ([]string, error) 
 	return names, nil
 }
 
-// list returns the stored requests of a cluster.
 func (a *Approver) list(ctx context.Context, cluster string) ([]*certificatesv1.CertificateSigningRequest, error) {
 	found, err := a.options.Hub.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{
 		LabelSelector: labels.Set{clusterv1.ClusterNameLabel: cluster}.String(),
@@ -201,25 +183,12 @@ func (a *Approver) list(ctx context.Context, cluster string) ([]*certificatesv1.
 	return requests, nil
 }
 
-// read returns a stored ManagedCluster and its registration, each nil if there is none.
-func (a *Approver) read(ctx context.Context, name string) (*clusterv1.ManagedCluster, *registerv1alpha1.ManagedClusterRegistration, error) {
-	cluster, err := reconcile.OrNil(a.options.Clusters.ManagedClusters().Get(ctx, name, metav1.GetOptions{}))
-	if err != nil {
-		return nil, nil, fmt.Errorf("reading ManagedCluster %q: %w", name, err)
-	}
-	record, err := reconcile.OrNil(a.options.Records.Get(ctx, name))
-	if err != nil {
-		return nil, nil, fmt.Errorf("reading the registration of ManagedCluster %q: %w", name, err)
-	}
-	return cluster, record, nil
-}
-
 // settle decides the requests of a cluster that can be decided now, and returns the time to the next attempt.
 func (a *Approver) settle(ctx context.Context, name string, requests []*certificatesv1.CertificateSigningRequest) (time.Duration, error) {
 	if len(requests) == 0 {
 		return 0, nil
 	}
-	cluster, record, err := a.read(ctx, name)
+	cluster, record, err := registration.Stored(ctx, a.options.Clusters, a.options.Records, name)
 	if err != nil {
 		return 0, err
 	}
@@ -294,7 +263,6 @@ func (a *Approver) conclude(ctx context.Context, request *certificatesv1.Certifi
 	return decided, nil
 }
 
-// isPending reports whether a request is undecided.
 func isPending(request *certificatesv1.CertificateSigningRequest) bool {
 	return len(request.Status.Certificate) == 0 && condition(request, certificatesv1.CertificateApproved) == nil &&
 		condition(request, certificatesv1.CertificateDenied) == nil && condition(request, certificatesv1.CertificateFailed) == nil

@@ -40,7 +40,7 @@ const (
 // transform function of the cache of requests.
 func Small(obj any) any {
 	request, ok := obj.(*certificatesv1.CertificateSigningRequest)
-	if !ok || sizeOf(request) <= maxCachedBytes {
+	if !ok || request.Size() <= maxCachedBytes {
 		return obj
 	}
 	return &certificatesv1.CertificateSigningRequest{
@@ -51,24 +51,6 @@ func Small(obj any) any {
 		},
 		Spec: certificatesv1.CertificateSigningRequestSpec{Username: request.Spec.Username, SignerName: request.Spec.SignerName},
 	}
-}
-
-func sizeOf(request *certificatesv1.CertificateSigningRequest) int {
-	sum := len(request.Spec.Request) + len(request.Status.Certificate)
-	for _, texts := range []map[string]string{request.Labels, request.Annotations} {
-		for key, value := range texts {
-			sum += len(key) + len(value)
-		}
-	}
-	for _, values := range request.Spec.Extra {
-		for _, value := range values {
-			sum += len(value)
-		}
-	}
-	for _, condition := range request.Status.Conditions {
-		sum += len(condition.Message)
-	}
-	return sum
 }
 
 // requesterOf returns the cluster of the requesting agent, or an empty string for other requesters.
@@ -83,11 +65,8 @@ func requesterOf(request *certificatesv1.CertificateSigningRequest) string {
 // removeSurplus removes the oldest requests of a cluster's agents beyond the limit, regardless of their label. It returns
 // the time to the next removal.
 func (a *Approver) removeSurplus(ctx context.Context, cluster string) (time.Duration, error) {
-	objects, err := a.options.CSRs.Informer().GetIndexer().ByIndex(requestsByRequester, cluster)
-	if err != nil {
-		return 0, fmt.Errorf("finding the CertificateSigningRequests of the agents of ManagedCluster %q: %w", cluster, err)
-	}
-	surplus := len(objects) - a.options.MaxRequests
+	requests := a.cached(requestsByRequester, cluster)
+	surplus := len(requests) - a.options.MaxRequests
 	if surplus <= 0 {
 		return 0, nil
 	}
@@ -95,16 +74,10 @@ func (a *Approver) removeSurplus(ctx context.Context, cluster string) (time.Dura
 	if a.removals.TokensAt(a.options.Clock.Now()) < 1 {
 		return removalPause, nil
 	}
-	requests := make([]*certificatesv1.CertificateSigningRequest, 0, len(objects))
-	for _, object := range objects {
-		if request, ok := object.(*certificatesv1.CertificateSigningRequest); ok {
-			requests = append(requests, request)
-		}
-	}
 	slices.SortFunc(requests, byAge)
 	klog.FromContext(ctx).Info("Removing the oldest certificate requests of a cluster that exceeds its limit",
 		"cluster", cluster, "requests", len(requests), "limit", a.options.MaxRequests)
-	for _, request := range requests[:min(surplus, len(requests))] {
+	for _, request := range requests[:surplus] {
 		if !a.removals.AllowN(a.options.Clock.Now(), 1) {
 			return removalPause, nil
 		}

@@ -122,7 +122,7 @@ func TestSmall(t *testing.T) {
 		large := request.DeepCopy()
 		change(large)
 		small, ok := Small(large).(*certificatesv1.CertificateSigningRequest)
-		if !ok || sizeOf(small) > 1000 || small.Name != request.Name || small.Labels[clusterv1.ClusterNameLabel] != "cluster1" {
+		if !ok || small.Size() > 1000 || small.Name != request.Name || small.Labels[clusterv1.ClusterNameLabel] != "cluster1" {
 			t.Fatalf("%s: Small() = %v, want a small request of the same name and cluster", name, small)
 		}
 		if d := judge(input{request: small}); d.verdict != verdictIgnore {

@@ -6,6 +6,7 @@ package denial
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -56,30 +57,31 @@ func New(clock clock.PassiveClock) *Gate {
 
 // Handler returns an event handler for an informer of ManagedClusters.
 func (g *Gate) Handler() cache.ResourceEventHandler {
+	record := func(obj any, deleted bool) {
+		if mc, ok := obj.(*clusterv1.ManagedCluster); ok {
+			g.record(mc, deleted)
+		}
+	}
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) {
-			if mc, ok := obj.(*clusterv1.ManagedCluster); ok {
-				g.Observe(mc)
-			}
-		},
-		UpdateFunc: func(_, obj any) {
-			if mc, ok := obj.(*clusterv1.ManagedCluster); ok {
-				g.Observe(mc)
-			}
-		},
+		AddFunc:    func(obj any) { record(obj, false) },
+		UpdateFunc: func(_, obj any) { record(obj, false) },
 		DeleteFunc: func(obj any) {
 			if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = unknown.Obj
 			}
-			if mc, ok := obj.(*clusterv1.ManagedCluster); ok {
-				g.Deleted(mc)
-			}
+			record(obj, true)
 		},
 	}
 }
 
-// Observe records a stored ManagedCluster. It ignores versions older than the latest observed one.
-func (g *Gate) Observe(mc *clusterv1.ManagedCluster) {
+// Observe records a stored ManagedCluster.
+func (g *Gate) Observe(mc *clusterv1.ManagedCluster) { g.record(mc, false) }
+
+// Deleted records that a ManagedCluster was deleted, or is being deleted and is not drained.
+func (g *Gate) Deleted(mc *clusterv1.ManagedCluster) { g.record(mc, true) }
+
+// record ignores versions older than the latest observed one.
+func (g *Gate) record(mc *clusterv1.ManagedCluster, deleted bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c := g.of(mc.Name)
@@ -87,34 +89,20 @@ func (g *Gate) Observe(mc *clusterv1.ManagedCluster) {
 		return
 	}
 	c.version, c.deletedAt = mc.ResourceVersion, time.Time{}
+	if deleted {
+		c.deletedAt = g.clock.Now()
+		maps.DeleteFunc(g.clusters, func(_ string, c *cluster) bool {
+			return !c.deletedAt.IsZero() && g.clock.Since(c.deletedAt) > keepDeleted
+		})
+	}
 	switch {
-	case mc.Spec.HubAcceptsClient && mc.DeletionTimestamp == nil, registration.Draining(mc):
+	case !deleted && (mc.Spec.HubAcceptsClient && mc.DeletionTimestamp == nil || registration.Draining(mc)):
 		c.denied = false
 	case registration.EverAccepted(mc):
 		c.deny()
 	}
 	// The Gate ignores a cluster that was never accepted. Otherwise its creator could deny access to members of a group
 	// of that name, or restore the access of a previous cluster.
-}
-
-// Deleted records that a ManagedCluster was deleted, or is being deleted and is not drained.
-func (g *Gate) Deleted(mc *clusterv1.ManagedCluster) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	now := g.clock.Now()
-	for name, c := range g.clusters {
-		if !c.deletedAt.IsZero() && now.Sub(c.deletedAt) > keepDeleted {
-			delete(g.clusters, name)
-		}
-	}
-	c := g.of(mc.Name)
-	if order, err := resourceversion.CompareResourceVersion(mc.ResourceVersion, c.version); c.version != "" && err == nil && order < 0 {
-		return
-	}
-	c.version, c.deletedAt = mc.ResourceVersion, now
-	if registration.EverAccepted(mc) {
-		c.deny()
-	}
 }
 
 // of returns the state of a cluster. The caller holds mu.

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
@@ -167,14 +168,25 @@ func testAccess(t *testing.T, hub *realHub) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	access, ctx := registration.NewAccess(server, nil), t.Context()
+	ctx := t.Context()
+	labelled := kubeinformers.NewSharedInformerFactoryWithOptions(server, 0, kubeinformers.WithTweakListOptions(func(o *metav1.ListOptions) {
+		o.LabelSelector = clusterv1.ClusterNameLabel
+	}))
+	access := registration.NewAccess(server, labelled)
+	labelled.Start(ctx.Done())
+	t.Cleanup(labelled.Shutdown)
+	labelled.WaitForCacheSync(ctx.Done())
 	for _, name := range []string{"access", "access-2"} {
 		if err := access.Grant(ctx, name, registration.Agents{Groups: clusterv1.AgentGroups(name)[:1]}, 60); err != nil {
 			t.Fatal(err)
 		}
-		if complete, err := access.Granted(ctx, name, registration.Agents{Groups: clusterv1.AgentGroups(name)[:1]}, 60); err != nil || !complete {
-			t.Fatalf("Granted(%s) = %t, %v, want true", name, complete, err)
-		}
+		eventually(t, "the caches contain the access of "+name, func(context.Context) error {
+			complete, err := access.Granted(name, registration.Agents{Groups: clusterv1.AgentGroups(name)[:1]}, 60)
+			if err == nil && !complete {
+				err = errors.New("access is incomplete")
+			}
+			return err
+		})
 	}
 	eventually(t, "the agents have access", func(ctx context.Context) error { return f.mayOnly(ctx, "access", whenAccepted...) })
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/util/retry"
 
 	addonv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
@@ -505,7 +506,7 @@ func testDeniedHalfWay(t *testing.T, hub *realHub) {
 		return nil
 	})
 	// A user or an older server created more objects.
-	access := registration.NewAccess(f.admin, nil)
+	access := registration.NewAccess(f.admin, kubeinformers.NewSharedInformerFactory(f.admin, 0))
 	if err := access.Grant(t.Context(), "halfway", registration.Agents{Groups: clusterv1.AgentGroups("halfway")[1:]}, 60); err != nil {
 		t.Fatal(err)
 	}

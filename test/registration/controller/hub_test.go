@@ -342,7 +342,7 @@ func (f *fleet) serve(t *testing.T, crashAfter int) *running {
 	controller := registration.NewController(registration.Options{
 		Clusters: ours.ClusterV1(), ClusterInformer: own.Cluster().V1().ManagedClusters(),
 		Registrations: own.Register().V1alpha1().ManagedClusterRegistrations(), Records: records,
-		Drivers: drivers, Access: registration.NewAccess(hub, registration.CachedFrom(labelled)), Hub: hub,
+		Drivers: drivers, Access: registration.NewAccess(hub, labelled), Hub: hub,
 		HubInformers: labelled, Works: ours.WorkV1(), Addons: ours.AddonV1alpha1(), Decisions: decider{ours},
 		CachedWorks: works.Work().V1().ManifestWorks().Lister(), DrainTimeout: f.drain, Events: f.events,
 		EnsureRecord: func(ctx context.Context, mc *clusterv1.ManagedCluster) error {
