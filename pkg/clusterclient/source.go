@@ -147,7 +147,7 @@ func (s *Source) Config(ctx context.Context) (*rest.Config, error) {
 	idle := false
 	if err := wait.PollUntilContextCancel(ctx, configPeriod, true, func(ctx context.Context) (bool, error) {
 		config, missing = s.config()
-		// Run may end with the same context, so its state counts only if ctx ends later.
+		// Run may end with the same context, so its state matters only while ctx has not ended.
 		if running := s.running.Load(); ctx.Err() == nil {
 			idle = !running
 		}
