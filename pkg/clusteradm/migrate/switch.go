@@ -44,7 +44,8 @@ func (m *migration) forward(ctx context.Context) error {
 			return err
 		}
 		wanted.Annotations = annotations
-		wanted.Spec.Service, wanted.Spec.CABundle, wanted.Spec.InsecureSkipTLSVerify = working.Spec.Service, working.Spec.CABundle, working.Spec.InsecureSkipTLSVerify
+		wanted.Spec.Service, wanted.Spec.CABundle = working.Spec.Service, working.Spec.CABundle
+		wanted.Spec.InsecureSkipTLSVerify = working.Spec.InsecureSkipTLSVerify
 		if err := m.setAPIService(ctx, wanted); err != nil {
 			return err
 		}

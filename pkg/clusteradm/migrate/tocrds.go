@@ -92,7 +92,8 @@ func (m *migration) checkBack(ctx context.Context) error {
 // stopServer stops the server, so that its watches end and clients read the CustomResourceDefinitions. Its data stay.
 func (m *migration) stopServer(ctx context.Context) error {
 	if err := cli.Persist(ctx, func(ctx context.Context) error {
-		_, err := m.Kube.AppsV1().Deployments(manifests.HubNamespace).Patch(ctx, manifests.ServerName, types.MergePatchType, []byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{FieldManager: cli.FieldManager})
+		_, err := m.Kube.AppsV1().Deployments(manifests.HubNamespace).Patch(ctx, manifests.ServerName, types.MergePatchType,
+			[]byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{FieldManager: cli.FieldManager})
 		return err
 	}); apierrors.IsNotFound(err) {
 		m.Say("the server does not run on the hub: stop it, so that clients notice that it no longer serves")

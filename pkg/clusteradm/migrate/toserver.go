@@ -47,7 +47,8 @@ func (m *migration) moveToServer(ctx context.Context) error {
 		{Name: "copy the objects", Run: m.copyPending},
 		{Name: "forward requests to the server", Run: m.forward},
 		{Name: "keep the objects in the CustomResourceDefinitions, and end their watches", Run: func(ctx context.Context) error {
-			return errors.Join(m.applyPolicy(ctx, keepPolicy, keepMessage, m.writes(handover.KeptVersion), nil), m.keepVersions(ctx, true))
+			unchanged := m.applyPolicy(ctx, keepPolicy, keepMessage, m.writes(handover.KeptVersion), nil)
+			return errors.Join(unchanged, m.keepVersions(ctx, true))
 		}},
 		{Name: "compare both sides", Run: m.compare},
 		{Name: "grant upstream agents access to the server", Run: m.grantUpstreamAgents},
