@@ -34,8 +34,7 @@ type Account struct {
 	// SetNamespace is the namespace of the account of cluster sets that this account replicates. It is empty for other
 	// accounts.
 	SetNamespace string
-	// ServiceAccount is the ServiceAccount on the managed cluster. It is empty until the agent has
-	// reported it.
+	// ServiceAccount is the ServiceAccount on the managed cluster. It is empty until the agent has reported it.
 	ServiceAccount types.NamespacedName
 	// Ready reports whether the Secret contains a token that has not expired.
 	Ready bool

@@ -16,11 +16,10 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 )
 
-// Run watches the account until ctx ends, and returns after it has stopped. It may be called again
-// afterwards.
+// Run watches the account until ctx ends, and returns after it has stopped. It may be called again afterwards.
 func (s *Source) Run(ctx context.Context) {
-	s.setRunning(true)
-	defer s.setRunning(false)
+	s.running.Store(true)
+	defer s.running.Store(false)
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() {
@@ -33,13 +32,6 @@ func (s *Source) Run(ctx context.Context) {
 				&s.address.problem, &mirror[clusterv1.ManagedCluster]{s.observeCluster})
 		})
 	}
-}
-
-func (s *Source) setRunning(running bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.running = running
-	s.tell()
 }
 
 // follow watches a single object for a mirror. With the field selector, a rule with this resourceName allows the list and

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
@@ -32,6 +33,8 @@ const (
 	// deleted account.
 	readPeriod = time.Second
 	readBurst  = 3
+	// configPeriod is the time after which Config looks again for a token.
+	configPeriod = 50 * time.Millisecond
 )
 
 // Hub reads accounts, their tokens, and the addresses of clusters. It is safe for concurrent use by many sources.
@@ -84,25 +87,17 @@ type Source struct {
 	reading chan struct{}
 	limiter *rate.Limiter
 
+	running atomic.Bool
+
 	mu sync.Mutex
-	// changed is closed and replaced whenever a field below changes.
-	changed chan struct{}
-	running bool
-	secret  secretState
-	address addressState
+	// secret contains the token of the account, and address that of the API server.
+	secret, address state
 }
 
-// secretState is the state of the Secret. A problem keeps the other fields, since the token may be valid while its Secret
-// is replaced.
-type secretState struct {
-	token   string
-	ca      []byte
-	problem error
-}
-
-// addressState is the state of the ManagedCluster.
-type addressState struct {
-	host    string
+// state is what the source knows from one object of the hub. A problem keeps the other fields, since the token may be valid
+// while its Secret is replaced.
+type state struct {
+	value   string
 	ca      []byte
 	problem error
 }
@@ -117,7 +112,6 @@ func (h *Hub) Source(cluster, account string, options Options) (*Source, error) 
 		hub: h, cluster: cluster, name: account, options: options,
 		reading: make(chan struct{}, 1),
 		limiter: rate.NewLimiter(rate.Every(readPeriod), readBurst),
-		changed: make(chan struct{}),
 	}
 	s.secret.problem = fmt.Errorf("the Secret %s in namespace %s has not been read yet from the hub %s", account, cluster, h.address)
 	if options.Host != "" {
@@ -125,7 +119,7 @@ func (h *Hub) Source(cluster, account string, options Options) (*Source, error) 
 		if err != nil {
 			return nil, err
 		}
-		s.address.host = host
+		s.address.value = host
 	} else {
 		s.address.problem = fmt.Errorf("ManagedCluster %s has not been read yet from the hub %s", cluster, h.address)
 	}
@@ -148,30 +142,27 @@ func (h *Hub) Source(cluster, account string, options Options) (*Source, error) 
 //
 // Errors of connections name the address, as in client-go. Errors that the API server returns do not name the cluster.
 func (s *Source) Config(ctx context.Context) (*rest.Config, error) {
+	var config *rest.Config
+	var missing error
 	idle := false
-	for {
-		config, running, changed, missing := s.config()
-		if missing == nil {
-			return config, nil
+	if err := wait.PollUntilContextCancel(ctx, configPeriod, true, func(ctx context.Context) (bool, error) {
+		config, missing = s.config()
+		// Run may end with the same context, so its state matters only while ctx has not ended.
+		if running := s.running.Load(); ctx.Err() == nil {
+			idle = !running
 		}
-		if ctx.Err() != nil {
-			if idle {
-				missing = fmt.Errorf("Run is not running: %w", missing)
-			}
-			return nil, fmt.Errorf("waiting for the token of account %s on cluster %s: %w: %w", s.name, s.cluster, context.Cause(ctx), missing)
-		}
-		// Run may end with the same context, so check it only while ctx has not ended.
-		idle = !running
-		select {
-		case <-changed:
-		case <-ctx.Done():
-		}
+		return missing == nil, nil
+	}); err == nil {
+		return config, nil
 	}
+	if idle {
+		missing = fmt.Errorf("Run is not running: %w", missing)
+	}
+	return nil, fmt.Errorf("waiting for the token of account %s on cluster %s: %w: %w", s.name, s.cluster, context.Cause(ctx), missing)
 }
 
-// config returns the configuration, or the reason, on a single line, why there is none yet. changed is closed when
-// that or running changes.
-func (s *Source) config() (config *rest.Config, running bool, changed <-chan struct{}, missing error) {
+// config returns the configuration, or the reason, on a single line, why there is none yet.
+func (s *Source) config() (config *rest.Config, missing error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch secret, address := s.secret.problem, s.address.problem; {
@@ -181,26 +172,35 @@ func (s *Source) config() (config *rest.Config, running bool, changed <-chan str
 		missing = cmp.Or(secret, address)
 	default:
 		config = &rest.Config{
-			Host:            s.address.host,
+			Host:            s.address.value,
 			TLSClientConfig: rest.TLSClientConfig{CAData: bytes.Clone(s.current.Load().generation.pem)},
 			WrapTransport:   s.wrap,
 		}
 	}
-	return config, s.running, s.changed, missing
+	return config, missing
+}
+
+// observe replaces a state, or records the problem with its object.
+func (s *Source) observe(known *state, value string, ca []byte, problem error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known.problem = problem; problem == nil {
+		known.value, known.ca = value, ca
+	}
+	s.update()
 }
 
 // observeSecret stores the state of the Secret, which is nil if there is none.
 func (s *Source) observeSecret(secret *corev1.Secret) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if secret == nil {
-		s.secret.problem = fmt.Errorf("there is no Secret %s in namespace %s", s.name, s.cluster)
-	} else if token, ca, err := read(secret); err != nil {
-		s.secret.problem = fmt.Errorf("the Secret %s in namespace %s: %w", s.name, s.cluster, err)
-	} else {
-		s.secret = secretState{token: token, ca: ca}
+		s.observe(&s.secret, "", nil, fmt.Errorf("there is no Secret %s in namespace %s", s.name, s.cluster))
+		return
 	}
-	s.update()
+	token, ca, err := read(secret)
+	if err != nil {
+		err = fmt.Errorf("the Secret %s in namespace %s: %w", s.name, s.cluster, err)
+	}
+	s.observe(&s.secret, token, ca, err)
 }
 
 // read returns the token and the CA bundle of a Secret.
@@ -223,16 +223,15 @@ func read(secret *corev1.Secret) (token string, ca []byte, err error) {
 
 // observeCluster stores the state of the ManagedCluster, which is nil if there is none.
 func (s *Source) observeCluster(cluster *clusterv1.ManagedCluster) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if cluster == nil {
-		s.address.problem = fmt.Errorf("there is no ManagedCluster %s", s.cluster)
-	} else if host, ca, err := locate(cluster); err != nil {
-		s.address.problem = fmt.Errorf("ManagedCluster %s: %w", s.cluster, err)
-	} else {
-		s.address = addressState{host: host, ca: ca}
+		s.observe(&s.address, "", nil, fmt.Errorf("there is no ManagedCluster %s", s.cluster))
+		return
 	}
-	s.update()
+	host, ca, err := locate(cluster)
+	if err != nil {
+		err = fmt.Errorf("ManagedCluster %s: %w", s.cluster, err)
+	}
+	s.observe(&s.address, host, ca, err)
 }
 
 // locate returns the address and the CA bundle of the API server of a ManagedCluster.
@@ -276,21 +275,14 @@ func (s *Source) failed(problem *error, err error) {
 	}
 }
 
-// tell wakes callers that wait for a change. The caller holds mu.
-func (s *Source) tell() {
-	close(s.changed)
-	s.changed = make(chan struct{})
-}
-
 // update updates the current credentials from the observed state. The caller holds mu.
 func (s *Source) update() {
-	defer s.tell()
-	if s.secret.token == "" {
+	if s.secret.value == "" {
 		return
 	}
 	old := s.current.Load()
 	bundle := joinPEM(s.secret.ca, s.address.ca, s.options.CAData)
-	next := &credentials{token: s.secret.token}
+	next := &credentials{token: s.secret.value}
 	switch {
 	case old != nil && bytes.Equal(old.generation.pem, bundle):
 		if old.token == next.token {

@@ -69,7 +69,6 @@ func (g *generation) close() {
 	}
 }
 
-// joinPEM concatenates bundles.
 func joinPEM(bundles ...[]byte) []byte {
 	var out []byte
 	for _, bundle := range bundles {
@@ -89,7 +88,6 @@ type roundTripper struct {
 	original *http.Transport
 }
 
-// wrap is the WrapTransport of configurations.
 func (s *Source) wrap(base http.RoundTripper) http.RoundTripper {
 	t := &roundTripper{source: s, base: base}
 	for inner := base; inner != nil; {

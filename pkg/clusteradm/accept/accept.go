@@ -4,13 +4,11 @@ package accept
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,10 +28,6 @@ const acceptExample = `  # Accept two clusters after they have requested to join
   # Take all access away from one
   clusteradm accept --clusters cluster1 --deny --reason 'credentials leaked'`
 
-// parallelDecisions is the maximum number of clusters that are decided about at the same time.
-const parallelDecisions = 20
-
-// accepting is the command clusteradm accept.
 type accepting struct {
 	cli.Environment
 	*cli.Clients
@@ -103,34 +97,16 @@ func (a *accepting) run(ctx context.Context, _ []string) error {
 	}); err != nil {
 		return err
 	}
-	clusters := sets.List(sets.New(a.clusters...))
-	errs := make([]error, len(clusters))
-	var running errgroup.Group
-	running.SetLimit(parallelDecisions)
-	for i, cluster := range clusters {
-		// Neither a failure nor a wait for one cluster must block the others.
-		running.Go(func() error {
-			if err := a.one(ctx, cluster, decide); err != nil {
-				errs[i] = fmt.Errorf("%s: %w", cluster, err)
-			}
-			return nil
-		})
-	}
-	_ = running.Wait() // errs contains the errors
-	return errors.Join(errs...)
+	return cli.ForEach(sets.List(sets.New(a.clusters...)), func(cluster string) error {
+		return cli.Prefix(a.one(ctx, cluster, decide), "%s", cluster)
+	})
 }
 
 // servesRegistration reports whether the hub serves the registration API. On a hub
 // that runs OCM, a decision is an update of the ManagedCluster.
 func servesRegistration(disco discovery.DiscoveryInterface) (bool, error) {
-	_, err := disco.ServerResourcesForGroupVersion(registerv1alpha1.SchemeGroupVersion.String())
-	switch {
-	case apierrors.IsNotFound(err):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("%s on the hub: %w", registerv1alpha1.SchemeGroupVersion, err)
-	}
-	return true, nil
+	served, err := cli.Optional(disco.ServerResourcesForGroupVersion(registerv1alpha1.SchemeGroupVersion.String()))
+	return served != nil, cli.Prefix(err, "%s on the hub", registerv1alpha1.SchemeGroupVersion)
 }
 
 // attempt calls do. With --wait, it calls do again while the hub does not reach the server, such as after its start.
@@ -164,8 +140,7 @@ func (a *accepting) one(ctx context.Context, name string, decide func(context.Co
 	return a.settled(ctx, cluster)
 }
 
-// cluster returns the ManagedCluster. With --wait, it waits until the ManagedCluster
-// exists.
+// cluster returns the ManagedCluster. With --wait, it waits until the ManagedCluster exists.
 func (a *accepting) cluster(ctx context.Context, name string) (*clusterv1.ManagedCluster, error) {
 	var cluster *clusterv1.ManagedCluster
 	err := a.attempt(ctx, func(ctx context.Context) (err error) {
@@ -207,8 +182,7 @@ func (a *accepting) decide(ctx context.Context, cluster *clusterv1.ManagedCluste
 	var decided *registerv1alpha1.ManagedClusterAcceptance
 	if err := a.attempt(ctx, func(ctx context.Context) (err error) {
 		decided, err = a.OCM.RegisterV1alpha1().ManagedClusterRegistrations().Accept(ctx, cluster.Name, &registerv1alpha1.ManagedClusterAcceptance{
-			// The UID prevents a decision about a different cluster that was created with the
-			// same name.
+			// The UID prevents a decision about a different cluster that was created with the same name.
 			ObjectMeta: metav1.ObjectMeta{Name: cluster.Name, UID: cluster.UID},
 			Spec:       registerv1alpha1.ManagedClusterAcceptanceSpec{Accepted: !a.deny, Reason: a.reason, Requesters: sets.List(sets.New(requesters...))},
 		}, metav1.UpdateOptions{FieldManager: cli.FieldManager})
@@ -232,8 +206,7 @@ func (a *accepting) decide(ctx context.Context, cluster *clusterv1.ManagedCluste
 	return nil
 }
 
-// next prints how to observe the result of an acceptance if the command does not wait for
-// it.
+// next prints how to observe the result of an acceptance if the command does not wait for it.
 func (a *accepting) next(cluster string) {
 	if !a.wait {
 		a.Say("%[1]s: show the result with: kubectl get managedclusters.cluster.open-cluster-management.io %[1]s", cluster)

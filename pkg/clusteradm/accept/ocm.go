@@ -26,12 +26,10 @@ var bootstrapUsers = []string{
 	"system:serviceaccount:" + manifests.BootstrapNamespace + ":cluster-bootstrap",
 }
 
-// arnAnnotations mark clusters that authenticate with an IAM role.
 var arnAnnotations = []string{"agent.open-cluster-management.io/managed-cluster-arn", "eks-managed-cluster-arn"}
 
-// decidePublic accepts or denies a cluster on a hub that runs OCM. It changes the objects
-// that the controllers of OCM read: the ManagedCluster, and the CertificateSigningRequest
-// of the agent.
+// decidePublic accepts or denies a cluster on a hub that runs OCM. It changes the objects that the controllers of OCM
+// read: the ManagedCluster, and the CertificateSigningRequest of the agent.
 func (a *accepting) decidePublic(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
 	if a.reason != "" {
 		a.Warn("%s: this hub does not store --reason", cluster.Name)
@@ -58,8 +56,7 @@ func (a *accepting) decidePublic(ctx context.Context, cluster *clusterv1.Managed
 	return a.approveAll(ctx, cluster.Name)
 }
 
-// approveAll approves the pending requests of a cluster, and with --wait waits for the
-// first one.
+// approveAll approves the pending requests of a cluster, and with --wait waits for the first one.
 func (a *accepting) approveAll(ctx context.Context, cluster string) error {
 	waiting := false
 	return cli.Poll(ctx, func(ctx context.Context) (string, error) {
@@ -100,7 +97,6 @@ func (a *accepting) approveAll(ctx context.Context, cluster string) error {
 	})
 }
 
-// requests returns the CertificateSigningRequests of the agents of a cluster.
 func (a *accepting) requests(ctx context.Context, cluster string) ([]certificatesv1.CertificateSigningRequest, error) {
 	list, err := a.Kube.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{LabelSelector: clusterv1.ClusterNameLabel + "=" + cluster})
 	if err != nil {
@@ -146,7 +142,6 @@ func (a *accepting) refuses(request *certificatesv1.CertificateSigningRequest, c
 	return fmt.Sprintf("the requester %q is not allowed; add it to --requesters, or allow any requester with --skip-approve-check", user)
 }
 
-// approve adds the condition Approved to a request.
 func (a *accepting) approve(ctx context.Context, name string) error {
 	requests := a.Kube.CertificatesV1().CertificateSigningRequests()
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {

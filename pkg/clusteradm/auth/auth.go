@@ -41,7 +41,6 @@ var (
 	explained = []string{"user", "group", "serviceaccount"}
 )
 
-// asking is one of the commands clusteradm auth.
 type asking struct {
 	cli.Environment
 	*cli.Clients
@@ -150,7 +149,6 @@ func completeRequest(_ *cobra.Command, args []string, _ string) ([]string, cobra
 	return nil, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeNames completes the names of objects of the hub.
 func (a *asking) completeNames(resource schema.GroupVersionResource) cobra.CompletionFunc {
 	return func(command *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		clients, err := a.Connect()
@@ -288,7 +286,6 @@ func (a *asking) explain(ctx context.Context, args []string) error {
 	return err
 }
 
-// review sends a FleetAccessReview for each page.
 func (a *asking) review(ctx context.Context, spec accessv1alpha1.FleetAccessReviewSpec, show func(*accessv1alpha1.FleetAccessReviewStatus) error) (*accessv1alpha1.FleetAccessReviewStatus, error) {
 	return a.pages(func(page accessv1alpha1.Page) (*accessv1alpha1.FleetAccessReviewStatus, error) {
 		spec.Page = page
@@ -351,7 +348,6 @@ func (a *asking) decisions(status *accessv1alpha1.FleetAccessReviewStatus) error
 	return err
 }
 
-// clusterNames prints the names of the selected clusters.
 func (a *asking) clusterNames(status *accessv1alpha1.FleetAccessReviewStatus, selected func(*accessv1alpha1.ClusterAccess) bool) error {
 	for i := range status.Clusters {
 		if c := &status.Clusters[i]; selected(c) {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	apiregistrationclient "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
 
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 )
@@ -30,10 +31,11 @@ type Environment struct {
 
 // Clients are the clients of one cluster.
 type Clients struct {
-	Config  *rest.Config
-	Kube    kubernetes.Interface
-	OCM     versioned.Interface
-	Dynamic dynamic.Interface
+	Config      *rest.Config
+	Kube        kubernetes.Interface
+	OCM         versioned.Interface
+	Dynamic     dynamic.Interface
+	APIServices apiregistrationclient.APIServiceInterface
 }
 
 // Connect returns the clients of the cluster of the current context.
@@ -57,8 +59,12 @@ func NewClients(config *rest.Config) (*Clients, error) {
 	if err != nil {
 		return nil, err
 	}
+	services, err := apiregistrationclient.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
 	client, err := dynamic.NewForConfig(config)
-	return &Clients{Config: config, Kube: kube, OCM: ocm, Dynamic: client}, err
+	return &Clients{Config: config, Kube: kube, OCM: ocm, Dynamic: client, APIServices: services.APIServices()}, err
 }
 
 // Group returns a command that only has subcommands.
@@ -89,6 +95,30 @@ func IgnoreNotFound(err error) error {
 		return nil
 	}
 	return err
+}
+
+// IgnoreAlreadyExists returns nil for the error that an object exists, and all other errors.
+func IgnoreAlreadyExists(err error) error {
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// Optional returns nil for an object that does not exist.
+func Optional[T any](object *T, err error) (*T, error) {
+	if err != nil {
+		return nil, IgnoreNotFound(err)
+	}
+	return object, nil
+}
+
+// Prefix returns an error that says what failed, or nil without an error.
+func Prefix(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
 }
 
 // Missing reports whether an object does not exist although its resource does.

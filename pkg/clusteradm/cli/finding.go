@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -69,6 +70,26 @@ func CountBad(findings []Finding) int {
 		}
 	}
 	return count
+}
+
+// Refuse prints findings. It returns an error if one of them is bad.
+func (e Environment) Refuse(findings []Finding) error {
+	const shown = 50
+	for _, f := range findings[:min(len(findings), shown)] {
+		e.Say("%s", f)
+	}
+	if len(findings) > shown {
+		e.Say("… and %d more", len(findings)-shown)
+	}
+	if problems := CountBad(findings); problems > 0 {
+		return fmt.Errorf("%d problems; nothing was changed on managed clusters", problems)
+	}
+	return nil
+}
+
+// SortBySubject sorts findings by their subjects.
+func SortBySubject(findings []Finding) {
+	slices.SortFunc(findings, func(a, b Finding) int { return strings.Compare(a.Subject, b.Subject) })
 }
 
 // Abridged returns the first of many findings, and the number of the others as the last one.

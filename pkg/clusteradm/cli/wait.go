@@ -63,6 +63,16 @@ func Persist(ctx context.Context, request func(context.Context) error) error {
 	return cmp.Or(conflict, err)
 }
 
+// Sleep waits for a time, or until ctx ends.
+func Sleep(ctx context.Context, duration time.Duration) error {
+	select {
+	case <-time.After(duration):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // workers is the number of items of ForEach that are processed at the same time.
 const workers = 16
 
@@ -105,16 +115,13 @@ func IsCertificateError(err error) bool {
 
 // WaitForDeployment waits until the newest revision of a Deployment is available.
 func WaitForDeployment(ctx context.Context, kube kubernetes.Interface, namespace, name string) error {
-	if err := Poll(ctx, func(ctx context.Context) (string, error) {
+	return Prefix(Poll(ctx, func(ctx context.Context) (string, error) {
 		deployment, err := kube.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return "", err
 		}
 		return Rolling(deployment), nil
-	}); err != nil {
-		return fmt.Errorf("the Deployment %s in %s: %w", name, namespace, err)
-	}
-	return nil
+	}), "the Deployment %s in %s", name, namespace)
 }
 
 // Rolling returns the reason to wait for a Deployment, or an empty string if it is available.

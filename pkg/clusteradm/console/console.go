@@ -28,7 +28,6 @@ const (
 	index        = "index.html"
 )
 
-// consoling is the command clusteradm console.
 type consoling struct {
 	cli.Environment
 

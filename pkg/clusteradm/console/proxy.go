@@ -115,7 +115,6 @@ func newProxy(config *rest.Config, listening net.Addr, errOut io.Writer) (*proxy
 // url returns the URL that the browser opens. It works once.
 func (p *proxy) url() string { return "http://" + p.address.String() + "/" + p.token }
 
-// serve serves until ctx ends.
 func (p *proxy) serve(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
 		Handler: p, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes,

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
@@ -24,10 +25,12 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/version"
 )
 
-// fromHere is part of findings about connections: the agent may have another network.
-const fromHere = "hub, as the agent, from this machine"
+const (
+	// fromHere is part of findings about connections: the agent may have another network.
+	fromHere           = "hub, as the agent, from this machine"
+	permissionsSubject = "permissions of the agent on the managed cluster"
+)
 
-// agentDoctor is the command clusteradm doctor agent.
 type agentDoctor struct {
 	report
 	namespace string
@@ -44,7 +47,11 @@ It exits with 1 if one is bad. It only reads. To check the connection, it uses t
 from the machine on which it runs.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return d.run(command.Context(), "managed cluster's API server", d.deployment, d.permissions, d.identity)
+			return d.run(command.Context(), "managed cluster's API server", []check{
+				{"Deployment of the agent", d.deployment, ""},
+				{permissionsSubject, d.permissions, "complete"},
+				{"Secret " + d.namespace + "/" + join.HubSecret, d.identity, ""},
+			})
 		},
 	}
 	flags := command.Flags()
@@ -54,73 +61,71 @@ from the machine on which it runs.`,
 }
 
 // deployment checks the Deployment of the agent, and the version in the tag of its image.
-func (d *agentDoctor) deployment(ctx context.Context) []cli.Finding {
+func (d *agentDoctor) deployment(ctx context.Context) ([]cli.Finding, error) {
 	const subject = "version of the agent"
 	deployment, findings := deploymentFindings(ctx, d.Kube, d.namespace, manifests.AgentName)
 	if deployment == nil && len(findings) == 0 {
-		return []cli.Finding{cli.Warning("Deployment "+d.namespace+"/"+manifests.AgentName, "does not exist", "run clusteradm join, unless the agent runs outside of the cluster; if it is in another namespace, set --agent-namespace")}
+		return []cli.Finding{cli.Warning("Deployment "+d.namespace+"/"+manifests.AgentName, "does not exist", "run clusteradm join, unless the agent runs outside of the cluster; if it is in another namespace, set --agent-namespace")}, nil
 	}
 	if deployment == nil {
-		return findings
+		return findings, nil
 	}
 	for _, container := range deployment.Spec.Template.Spec.Containers {
 		if _, tag, _ := program.ReleaseOf(manifests.AgentImage, container.Image); tag != "" {
-			return append(findings, skew(subject, tag, version.Short()))
+			return append(findings, skew(subject, tag, version.Short())), nil
 		}
 	}
-	return append(findings, undecided(subject, "its image has no tag", "see the log of the agent"))
+	return append(findings, undecided(subject, "its image has no tag", "see the log of the agent")), nil
 }
 
-// permissions checks what the managed cluster allows the ServiceAccount of the agent.
-func (d *agentDoctor) permissions(ctx context.Context) []cli.Finding {
-	const subject = "permissions of the agent on the managed cluster"
+func (d *agentDoctor) permissions(ctx context.Context) ([]cli.Finding, error) {
 	objects, err := join.Manifests(d.namespace)
 	if err != nil {
-		return []cli.Finding{cli.Unknown(subject, err)}
+		return nil, err
 	}
 	// An administrator may narrow what a hub may apply.
 	objects = slices.DeleteFunc(objects, func(object *unstructured.Unstructured) bool {
 		return object.GetName() == join.AgentClusterRole+":apply" || object.GetName() == join.AgentClusterRole+":executor"
 	})
-	return d.permissionsOf(ctx, subject, d.namespace, manifests.AgentName, objects, nil, "apply artifacts/agent/managed: run clusteradm join --yes, which keeps the settings of the agent")
+	return d.permissionsOf(ctx, permissionsSubject, d.namespace, manifests.AgentName, objects, nil, "apply artifacts/agent/managed: run clusteradm join --yes, which keeps the settings of the agent")
 }
 
-// identity checks the credentials of the agent, and its access to the hub with them.
-func (d *agentDoctor) identity(ctx context.Context) []cli.Finding {
+func (d *agentDoctor) identity(ctx context.Context) ([]cli.Finding, error) {
 	subject := "Secret " + d.namespace + "/" + join.HubSecret
 	credentials, err := join.ReadCredentials(ctx, d.Kube, d.namespace, join.HubSecret)
+	var findings []cli.Finding
 	switch {
 	case err != nil && credentials == nil:
-		return []cli.Finding{cli.Unknown(subject, errors.Unwrap(err))}
+		return nil, errors.Unwrap(err)
 	case err != nil:
-		return []cli.Finding{cli.Bad(subject, err.Error(), "delete the Secret to register again")}
+		return []cli.Finding{cli.Bad(subject, err.Error(), "delete the Secret to register again")}, nil
 	case credentials == nil:
-		return append([]cli.Finding{cli.Bad(subject, "does not exist: the agent has not registered", "see the log of the agent, and the next lines")}, d.bootstrap(ctx)...)
+		findings = append(findings, cli.Bad(subject, "does not exist: the agent has not registered", "see the log of the agent, and the next lines"))
 	case !credentials.Complete():
-		return append([]cli.Finding{cli.Bad(subject, "has no kubeconfig: the hub has not accepted the cluster, or not signed its certificate", "on the hub, run clusteradm accept --clusters "+credentials.Cluster+" and clusteradm doctor")}, d.bootstrap(ctx)...)
+		findings = append(findings, cli.Bad(subject, "has no kubeconfig: the hub has not accepted the cluster, or not signed its certificate", "on the hub, run clusteradm accept --clusters "+credentials.Cluster+" and clusteradm doctor"))
+	default:
+		findings = append(findings, cli.Healthy(subject, "identity of "+credentials.Cluster))
+		hub, err := credentials.Config(ctx, d.Clients)
+		if err != nil {
+			return append(findings, undecided(fromHere, err.Error(), "read the log of the agent")), nil
+		}
+		reached, usable := connect(ctx, hub, fromHere)
+		findings = append(findings, reached...)
+		if usable {
+			return append(findings, membership(ctx, hub, credentials.Cluster)), nil
+		}
 	}
-	findings := []cli.Finding{cli.Healthy(subject, "identity of "+credentials.Cluster)}
-	hub, err := credentials.Config(ctx, d.Clients)
-	if err != nil {
-		return append(findings, undecided(fromHere, err.Error(), "read the log of the agent"))
-	}
-	reached, usable := connect(ctx, hub, fromHere)
-	findings = append(findings, reached...)
-	if !usable {
-		// An agent without valid credentials registers again with the bootstrap Secret.
-		return append(findings, d.bootstrap(ctx)...)
-	}
-	client, err := versioned.NewForConfig(impatient(hub))
-	if err != nil {
-		return append(findings, cli.Unknown("access of the agent on the hub", err))
-	}
-	return append(findings, membership(ctx, client, credentials.Cluster))
+	// An agent without valid credentials registers again with the bootstrap Secret.
+	return append(findings, d.bootstrap(ctx)), nil
 }
 
-// membership checks the access of an agent to its ManagedCluster.
-func membership(ctx context.Context, hub versioned.Interface, name string) cli.Finding {
+func membership(ctx context.Context, hub *rest.Config, name string) cli.Finding {
 	subject := "ManagedCluster " + name + " on the hub"
-	cluster, err := hub.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
+	client, err := versioned.NewForConfig(impatient(hub))
+	if err != nil {
+		return cli.Unknown(subject, err)
+	}
+	cluster, err := client.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsForbidden(err):
 		return cli.Bad(subject, "the hub denies the agent access to it: the cluster is denied or deleted, or a role is missing", "on the hub, run clusteradm doctor, and clusteradm accept --clusters "+name)
@@ -149,33 +154,31 @@ func membership(ctx context.Context, hub versioned.Interface, name string) cli.F
 
 // bootstrap checks the credentials with which the agent registers. It does not run programs or read
 // files that the Secret names.
-func (d *agentDoctor) bootstrap(ctx context.Context) []cli.Finding {
+func (d *agentDoctor) bootstrap(ctx context.Context) cli.Finding {
 	subject := "Secret " + d.namespace + "/" + join.BootstrapSecret
 	const remedy = "run clusteradm join --hub-token with a token that clusteradm get token prints on the hub"
 	credentials, err := join.ReadCredentials(ctx, d.Kube, d.namespace, join.BootstrapSecret)
 	switch {
 	case err != nil && credentials == nil:
-		return []cli.Finding{cli.Unknown(subject, errors.Unwrap(err))}
-	case err != nil:
-		return []cli.Finding{cli.Bad(subject, "contains no valid kubeconfig", remedy)}
-	case credentials == nil:
-		return []cli.Finding{cli.Bad(subject, "does not exist, so the agent cannot register", remedy)}
+		return cli.Unknown(subject, errors.Unwrap(err))
+	case err == nil && credentials == nil:
+		return cli.Bad(subject, "does not exist, so the agent cannot register", remedy)
 	case !credentials.Complete():
-		return []cli.Finding{cli.Bad(subject, "contains no valid kubeconfig", remedy)}
+		return cli.Bad(subject, "contains no valid kubeconfig", remedy)
 	}
 	client, err := kubernetes.NewForConfig(credentials.Static())
 	if err != nil {
-		return []cli.Finding{cli.Bad(subject, err.Error(), remedy)}
+		return cli.Bad(subject, err.Error(), remedy)
 	}
 	_, err = client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	switch {
 	case apierrors.IsUnauthorized(err):
-		return []cli.Finding{cli.Bad(subject, "its token has expired or is not valid", remedy)}
+		return cli.Bad(subject, "its token has expired or is not valid", remedy)
 	case err != nil && !apierrors.IsForbidden(err):
 		if os.IsTimeout(err) || ctx.Err() != nil {
 			err = fmt.Errorf("no response within %s", checkTimeout)
 		}
-		return []cli.Finding{undecided(subject, err.Error(), "see the line of the connection to the hub")}
+		return undecided(subject, err.Error(), "see the line of the connection to the hub")
 	}
-	return []cli.Finding{cli.Healthy(subject, "its credentials are valid")}
+	return cli.Healthy(subject, "its credentials are valid")
 }

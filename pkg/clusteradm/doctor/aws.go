@@ -26,7 +26,6 @@ const doctorAWSExample = `  # The account of the hub, with its resources for one
   AWS_PROFILE=managed clusteradm doctor aws --hub-cluster-arn arn:aws:eks:us-west-2:123456789012:cluster/hub \
       --managed-cluster-arn arn:aws:eks:us-west-2:210987654321:cluster/cluster1 --cluster-name cluster1`
 
-// awsDoctor is the command clusteradm doctor aws.
 type awsDoctor struct {
 	cli.Environment
 

@@ -82,7 +82,7 @@ func TestDoctorInspectsABoundedNumber(t *testing.T) {
 	for name, test := range map[string]struct {
 		resource string
 		page     func(items int, more metav1.ListMeta) runtime.Object
-		inspect  func(*hubDoctor, context.Context) []cli.Finding
+		inspect  func(*hubDoctor, context.Context) ([]cli.Finding, error)
 	}{
 		"ManifestWorks": {"manifestworks", func(items int, more metav1.ListMeta) runtime.Object {
 			list := &workv1.ManifestWorkList{ListMeta: more, Items: make([]workv1.ManifestWork, items)}
@@ -111,7 +111,10 @@ func TestDoctorInspectsABoundedNumber(t *testing.T) {
 				}
 				return true, test.page(items, more), nil
 			})
-			findings := test.inspect(&hubDoctor{report: report{Clients: &cli.Clients{OCM: hub}}}, t.Context())
+			findings, err := test.inspect(&hubDoctor{report: report{Clients: &cli.Clients{OCM: hub}}}, t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
 			incomplete := len(findings) > 0 && findings[len(findings)-1].State == cli.StateUnknown
 			if read != min(stored, 5000) || incomplete != (stored > 5000) {
 				t.Errorf("of %d %s, the doctor inspects %d and reports %+v, want at most 5000, and an Unknown finding if there are more", stored, name, read, findings)

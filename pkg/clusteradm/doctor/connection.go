@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
 
@@ -29,7 +28,6 @@ const (
 	maxBody = 32 << 20
 )
 
-// response is a response to a GET request.
 type response struct {
 	status int
 	body   string
@@ -39,7 +37,6 @@ type response struct {
 	dated bool
 }
 
-// get sends a GET request.
 func get(ctx context.Context, client *http.Client, address string) (*response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -64,7 +61,6 @@ func get(ctx context.Context, client *http.Client, address string) (*response, e
 	return out, nil
 }
 
-// clock returns the finding about the clock of a server.
 func (r *response) clock(subject string) cli.Finding {
 	switch {
 	case !r.dated:
@@ -213,9 +209,6 @@ func verify(state *tls.ConnectionState, bundle []byte, name string) error {
 	_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates, DNSName: name})
 	return err
 }
-
-// denied reports whether an error says that the caller is not allowed to read something.
-func denied(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
 
 // withoutRetry removes Retry-After from responses.
 func withoutRetry(inner http.RoundTripper) http.RoundTripper {

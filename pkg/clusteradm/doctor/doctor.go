@@ -38,12 +38,31 @@ type report struct {
 	output string
 }
 
-// check returns the findings of one subject. It ends with ctx.
-type check func(ctx context.Context) []cli.Finding
+// check is the check of one subject.
+type check struct {
+	subject string
+	// run returns the findings, or an error if the check could not be made. It ends with ctx.
+	run func(ctx context.Context) ([]cli.Finding, error)
+	// healthy is the text of the finding if there is no other, or empty for none.
+	healthy string
+}
+
+func (c *check) findings(ctx context.Context) []cli.Finding {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	findings, err := c.run(ctx)
+	switch {
+	case err != nil:
+		return append(findings, cli.Unknown(c.subject, err))
+	case len(findings) == 0 && c.healthy != "":
+		return []cli.Finding{cli.Healthy(c.subject, c.healthy)}
+	}
+	return findings
+}
 
 // run checks the connection to an API server, and then all other subjects concurrently, each with a deadline. It prints the
 // findings in the order of the checks, and returns an error if one of them is bad.
-func (r *report) run(ctx context.Context, server string, checks ...check) error {
+func (r *report) run(ctx context.Context, server string, checks []check) error {
 	if err := cli.OneOf("output", r.output, cli.OutputTable, cli.OutputJSON); err != nil {
 		return err
 	}
@@ -58,20 +77,12 @@ func (r *report) run(ctx context.Context, server string, checks ...check) error 
 	if usable {
 		results := make([][]cli.Finding, len(checks))
 		var wg sync.WaitGroup
-		for i, check := range checks {
-			wg.Go(func() {
-				ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-				defer cancel()
-				results[i] = check(ctx)
-			})
+		for i := range checks {
+			wg.Go(func() { results[i] = checks[i].findings(ctx) })
 		}
 		wg.Wait()
 		findings = slices.Concat(append([][]cli.Finding{findings}, results...)...)
 	}
-	return r.print(findings)
-}
-
-func (r *report) print(findings []cli.Finding) error {
 	if r.output == cli.OutputJSON {
 		if err := r.WriteJSON(map[string]any{"findings": findings}); err != nil {
 			return err
@@ -87,7 +98,6 @@ func (r *report) print(findings []cli.Finding) error {
 	return nil
 }
 
-// undecided returns a finding about what could not be checked.
 func undecided(subject, cause, remedy string) cli.Finding {
 	return cli.Finding{State: cli.StateUnknown, Subject: subject, Cause: cause, Remedy: remedy}
 }

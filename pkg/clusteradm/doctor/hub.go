@@ -16,10 +16,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-helpers/auth/rbac/validation"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
@@ -35,8 +36,7 @@ import (
 
 const (
 	clusterLease = "managed-cluster-lease"
-	// silentLeases is the number of lease durations after which a cluster counts as silent, on the
-	// hub and here.
+	// silentLeases is the number of lease durations after which a cluster counts as silent, on the hub and here.
 	silentLeases = 5
 	// settling is the time that a change may take before its delay is a finding.
 	settling = 2 * time.Minute
@@ -44,7 +44,6 @@ const (
 	maxInspected, inspectedPage = 5000, 500
 )
 
-// hubDoctor is the command clusteradm doctor hub.
 type hubDoctor struct {
 	report
 	server string
@@ -73,26 +72,32 @@ func (d *hubDoctor) addFlags(command *cobra.Command) {
 }
 
 func (d *hubDoctor) run(ctx context.Context) error {
-	return d.report.run(ctx, "hub API server",
-		d.apiServices, d.checkServer, d.serverPermissions, d.agentRoles, d.clusters, d.requests,
-		d.works, d.clusterPermissions, d.search, d.migration,
-	)
+	return d.report.run(ctx, "hub API server", []check{
+		{"APIServices", d.apiServices, ""},
+		{"server", d.checkServer, ""},
+		{"permissions of the server on the hub", d.serverPermissions, "complete"},
+		{"roles of the agents on the hub", d.agentRoles, "complete"},
+		{"ManagedClusters", d.clusters, ""},
+		{"certificate requests of agents", d.requests, "none waits"},
+		{"ManifestWorks", d.works, ""},
+		{"ClusterPermissions", d.clusterPermissions, ""},
+		{"search", d.search, ""},
+		{"migration", d.migration, ""},
+	})
 }
 
-// apiServices checks the registration of the server with the aggregation layer.
-func (d *hubDoctor) apiServices(ctx context.Context) []cli.Finding {
-	const subject = "APIServices"
+func (d *hubDoctor) apiServices(ctx context.Context) ([]cli.Finding, error) {
 	wanted, err := manifests.Read("apiservice")
 	if err != nil {
-		return []cli.Finding{cli.Unknown(subject, err)}
+		return nil, err
 	}
-	list, err := d.Dynamic.Resource(cli.APIServices).List(ctx, metav1.ListOptions{})
+	list, err := d.APIServices.List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return []cli.Finding{cli.Unknown(subject, err)}
+		return nil, err
 	}
-	found := map[string]*unstructured.Unstructured{}
+	found := map[string]*apiregistrationv1.APIService{}
 	for i := range list.Items {
-		found[list.Items[i].GetName()] = &list.Items[i]
+		found[list.Items[i].Name] = &list.Items[i]
 	}
 	names := map[cli.Finding][]string{} // by finding without subject
 	for _, object := range wanted {
@@ -108,11 +113,11 @@ func (d *hubDoctor) apiServices(ctx context.Context) []cli.Finding {
 		findings = append(findings, f)
 	}
 	slices.SortFunc(findings, func(a, b cli.Finding) int { return strings.Compare(a.State+a.Subject, b.State+b.Subject) })
-	return findings
+	return findings, nil
 }
 
 // apiServiceFinding returns a finding without subject about an APIService, which is nil if it does not exist.
-func apiServiceFinding(service *unstructured.Unstructured) cli.Finding {
+func apiServiceFinding(service *apiregistrationv1.APIService) cli.Finding {
 	const (
 		renew      = renewCertificate + "; with cert-manager, check its Certificate and its cainjector"
 		findServer = "start the server; see its Deployment and its log in " + manifests.HubNamespace
@@ -120,17 +125,14 @@ func apiServiceFinding(service *unstructured.Unstructured) cli.Finding {
 	if service == nil {
 		return cli.Bad("", "not registered", "run clusteradm init")
 	}
-	target, _, _ := unstructured.NestedMap(service.Object, "spec", "service")
-	if target["namespace"] != manifests.HubNamespace || target["name"] != manifests.ServerName {
+	if !namesServer(service) {
 		return cli.Healthy("", "served by the hub itself or another server")
 	}
-	bundle, _, _ := unstructured.NestedString(service.Object, "spec", "caBundle")
-	insecure, _, _ := unstructured.NestedBool(service.Object, "spec", "insecureSkipTLSVerify")
 	reason := cli.Unavailable(service)
 	switch {
-	case insecure:
+	case service.Spec.InsecureSkipTLSVerify:
 		return cli.Bad("", "insecureSkipTLSVerify: the hub does not verify the server", renew)
-	case bundle == "":
+	case len(service.Spec.CABundle) == 0:
 		return cli.Bad("", "without CA: spec.caBundle is empty, so the hub cannot verify the server", renew)
 	case reason == "":
 		return cli.Healthy("", "available")
@@ -151,27 +153,30 @@ func apiServiceFinding(service *unstructured.Unstructured) cli.Finding {
 	return cli.Bad("", "not available: "+short, findServer+"; kubectl describe apiservice shows the whole message")
 }
 
-// serverPermissions checks what the hub allows the ServiceAccount of the server, against the roles of
-// the manifests.
-func (d *hubDoctor) serverPermissions(ctx context.Context) []cli.Finding {
-	const subject = "permissions of the server on the hub"
+// namesServer reports whether the hub forwards a version to the server of this project.
+func namesServer(service *apiregistrationv1.APIService) bool {
+	target := service.Spec.Service
+	return target != nil && target.Namespace == manifests.HubNamespace && target.Name == manifests.ServerName
+}
+
+// serverPermissions checks what the hub allows the ServiceAccount of the server, against the roles of the manifests.
+func (d *hubDoctor) serverPermissions(ctx context.Context) ([]cli.Finding, error) {
 	objects, err := manifests.Read("rbac/hub-apiserver.yaml")
 	if err != nil {
-		return []cli.Finding{cli.Unknown(subject, err)}
+		return nil, err
 	}
-	return d.permissionsOf(ctx, subject, manifests.HubNamespace, manifests.ServerName, objects, []authorizationv1.ResourceAttributes{
+	return d.permissionsOf(ctx, "permissions of the server on the hub", manifests.HubNamespace, manifests.ServerName, objects, []authorizationv1.ResourceAttributes{
 		{Group: "authentication.k8s.io", Resource: "tokenreviews", Verb: "create"},
 		{Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Verb: "create"},
 		{Namespace: metav1.NamespaceSystem, Resource: "configmaps", Name: "extension-apiserver-authentication", Verb: "get"},
 	}, "apply artifacts/rbac: run clusteradm init again")
 }
 
-// agentRoles compares the roles of agents on the hub with the manifests.
-func (d *hubDoctor) agentRoles(ctx context.Context) []cli.Finding {
+func (d *hubDoctor) agentRoles(ctx context.Context) ([]cli.Finding, error) {
 	const subject, remedy = "roles of the agents on the hub", "apply artifacts/agent/hub: run clusteradm init again"
 	objects, err := manifests.Read("agent/hub")
 	if err != nil {
-		return []cli.Finding{cli.Unknown(subject, err)}
+		return nil, err
 	}
 	var findings []cli.Finding
 	for _, object := range objects {
@@ -179,63 +184,69 @@ func (d *hubDoctor) agentRoles(ctx context.Context) []cli.Finding {
 		if err != nil || len(rules) == 0 {
 			continue
 		}
-		role, err := d.Kube.RbacV1().ClusterRoles().Get(ctx, object.GetName(), metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
+		role, err := cli.Optional(d.Kube.RbacV1().ClusterRoles().Get(ctx, object.GetName(), metav1.GetOptions{}))
+		if err != nil {
+			return nil, err
+		}
+		if role == nil {
 			findings = append(findings, cli.Bad(subject, "role missing: ClusterRole "+object.GetName(), remedy))
 			continue
-		case err != nil:
-			return []cli.Finding{cli.Unknown(subject, err)}
 		}
 		if covered, missing := validation.Covers(role.Rules, rules); !covered {
 			var lacks []string
 			for _, attributes := range attributesOf("", missing) {
-				lacks = append(lacks, strings.TrimSpace(attributes.Verb+" "+strings.TrimSuffix(attributes.Resource+"/"+attributes.Subresource, "/")+" "+attributes.Name))
+				lacks = append(lacks, attributes.Verb+" "+resourceText(&attributes))
 			}
 			findings = append(findings, cli.Bad(subject, "role incomplete: ClusterRole "+object.GetName()+" does not allow "+cli.Some(lacks), remedy))
 		}
 	}
-	if len(findings) == 0 {
-		findings = append(findings, cli.Healthy(subject, "complete"))
-	}
-	return findings
+	return findings, nil
 }
 
-// clusters checks whether the agents of the clusters work, and their clocks.
-func (d *hubDoctor) clusters(ctx context.Context) []cli.Finding {
-	const subject = "ManagedClusters"
+func (d *hubDoctor) clusters(ctx context.Context) ([]cli.Finding, error) {
 	list, err := d.OCM.ClusterV1().ManagedClusters().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return []cli.Finding{cli.Unknown(subject, err)}
+		return nil, err
 	}
+	var findings []cli.Finding
+	renewed := map[string]time.Time{}
 	leases, err := d.Kube.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, clusterLease).String(),
 	})
-	var findings []cli.Finding
 	if err != nil {
 		findings = append(findings, cli.Unknown("Leases of the clusters", err))
-	}
-	renewed := map[string]time.Time{}
-	if leases != nil {
+	} else {
 		for _, lease := range leases.Items {
-			if lease.Spec.RenewTime != nil {
-				renewed[lease.Namespace] = lease.Spec.RenewTime.Time
-			}
+			renewed[lease.Namespace] = ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time
 		}
 	}
+	var keeping []string
 	working := 0
 	for i := range list.Items {
-		f := clusterFinding(&list.Items[i], renewed[list.Items[i].Name], time.Now())
-		if f.State == cli.StateOK {
-			working++
-			continue
+		cluster := &list.Items[i]
+		if len(restore.Retained(cluster)) > 0 {
+			keeping = append(keeping, cluster.Name)
 		}
-		findings = append(findings, f)
+		if f := clusterFinding(cluster, renewed[cluster.Name], time.Now()); f.State != cli.StateOK {
+			findings = append(findings, f)
+		} else {
+			working++
+		}
 	}
 	slices.SortStableFunc(findings, func(a, b cli.Finding) int { return strings.Compare(a.State, b.State) })
-	findings = append(cli.Abridged(findings, "ManagedClusters"), agentVersions(list.Items, version.Short())...)
-	findings = append(findings, retained(list.Items)...)
-	return append(findings, cli.Healthy(subject, fmt.Sprintf("%d of %d are accepted and available", working, len(list.Items))))
+	return slices.Concat(cli.Abridged(findings, "ManagedClusters"), agentVersions(list.Items, version.Short()),
+		about(keeping, cli.Warning("restored data", "agents keep objects that the restored hub does not know: ",
+			"run clusteradm restore list; create the ManifestWorks and accounts that must stay again, then run clusteradm restore confirm")),
+		[]cli.Finding{cli.Healthy("ManagedClusters", fmt.Sprintf("%d of %d are accepted and available", working, len(list.Items)))}), nil
+}
+
+// about returns a finding whose cause ends with names, or none without names.
+func about(names []string, f cli.Finding) []cli.Finding {
+	if len(names) == 0 {
+		return nil
+	}
+	f.Cause += cli.Some(names)
+	return []cli.Finding{f}
 }
 
 // agentVersions returns a finding about the agents with a version that is too far from that of this command.
@@ -249,10 +260,7 @@ func agentVersions(clusters []clusterv1.ManagedCluster, own string) []cli.Findin
 			}
 		}
 	}
-	if len(distant) == 0 {
-		return nil
-	}
-	return []cli.Finding{cli.Bad(subject, "more than one minor release from clusteradm "+own+": "+cli.Some(distant), "upgrade them: run clusteradm upgrade agent on these clusters, one minor release at a time")}
+	return about(distant, cli.Bad(subject, "more than one minor release from clusteradm "+own+": ", "upgrade them: run clusteradm upgrade agent on these clusters, one minor release at a time"))
 }
 
 // clusterFinding returns a finding about a cluster whose Lease was renewed at a time.
@@ -292,15 +300,14 @@ func clusterFinding(cluster *clusterv1.ManagedCluster, renewed, now time.Time) c
 	return cli.Healthy(subject, "accepted and available")
 }
 
-// requests checks whether the certificate requests of agents are approved and signed.
-func (d *hubDoctor) requests(ctx context.Context) []cli.Finding {
+func (d *hubDoctor) requests(ctx context.Context) ([]cli.Finding, error) {
 	const subject = "certificate requests of agents"
 	list, err := d.Kube.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{
 		LabelSelector: clusterv1.ClusterNameLabel,
 		FieldSelector: fields.OneTermEqualSelector("spec.signerName", certificatesv1.KubeAPIServerClientSignerName).String(),
 	})
 	if err != nil {
-		return []cli.Finding{cli.Unknown(subject, err)}
+		return nil, err
 	}
 	var pending, unsigned, refused []string
 	for _, request := range list.Items {
@@ -308,82 +315,71 @@ func (d *hubDoctor) requests(ctx context.Context) []cli.Finding {
 			continue
 		}
 		name := fmt.Sprintf("%s of %s", request.Name, request.Labels[clusterv1.ClusterNameLabel])
-		approved := false
-		var failed string
-		for _, condition := range request.Status.Conditions {
-			switch condition.Type {
-			case certificatesv1.CertificateApproved:
-				approved = true
-			case certificatesv1.CertificateDenied, certificatesv1.CertificateFailed:
-				failed = fmt.Sprintf("%s (%s)", name, condition.Type)
-			}
+		has := func(wanted certificatesv1.RequestConditionType) bool {
+			return slices.ContainsFunc(request.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool { return c.Type == wanted })
 		}
 		switch {
-		case failed != "":
-			refused = append(refused, failed)
-		case approved:
+		case has(certificatesv1.CertificateDenied) || has(certificatesv1.CertificateFailed):
+			refused = append(refused, name)
+		case has(certificatesv1.CertificateApproved):
 			unsigned = append(unsigned, name)
 		default:
 			pending = append(pending, name)
 		}
 	}
-	var findings []cli.Finding
-	if len(unsigned) > 0 {
-		findings = append(findings, cli.Bad(subject, "approved but not signed: "+cli.Some(unsigned), "the hub has no signer for "+certificatesv1.KubeAPIServerClientSignerName+": start the controller csrsigning of kube-controller-manager; on EKS, use --registration-auth=aws-irsa"))
-	}
-	if len(pending) > 0 {
-		findings = append(findings, cli.Warning(subject, "not approved: "+cli.Some(pending), "run clusteradm accept --clusters with the names of these clusters"))
-	}
-	if len(refused) > 0 {
-		findings = append(findings, cli.Warning(subject, "denied or failed: "+cli.Some(refused), "see kubectl describe csr; the agents request again"))
-	}
-	if len(findings) == 0 {
-		findings = append(findings, cli.Healthy(subject, "none waits"))
-	}
-	return findings
-}
-
-// lastWrite returns the time of the last change of an object except its subresources.
-func lastWrite(object *metav1.ObjectMeta) time.Time {
-	last := object.CreationTimestamp.Time
-	for _, entry := range object.ManagedFields {
-		if entry.Subresource == "" && entry.Time != nil && entry.Time.After(last) {
-			last = entry.Time.Time
-		}
-	}
-	return last
+	return slices.Concat(
+		about(unsigned, cli.Bad(subject, "approved but not signed: ", "the hub has no signer for "+certificatesv1.KubeAPIServerClientSignerName+": start the controller csrsigning of kube-controller-manager; on EKS, use --registration-auth=aws-irsa")),
+		about(pending, cli.Warning(subject, "not approved: ", "run clusteradm accept --clusters with the names of these clusters")),
+		about(refused, cli.Warning(subject, "denied or failed: ", "see kubectl describe csr; the agents request again")),
+	), nil
 }
 
 // late returns why a change of an object has not taken effect within a reasonable time, or an empty string.
-func late(object *metav1.ObjectMeta, condition *metav1.Condition) string {
+func late(object metav1.Object, condition *metav1.Condition) string {
+	changed := object.GetCreationTimestamp().Time
+	for _, entry := range object.GetManagedFields() {
+		if entry.Subresource == "" && entry.Time != nil && entry.Time.After(changed) {
+			changed = entry.Time.Time
+		}
+	}
 	switch {
-	case time.Since(lastWrite(object)) < settling:
-	case condition == nil, condition.ObservedGeneration < object.Generation && condition.Reason != workv1.ReasonWaitingForManagedCluster:
-		return fmt.Sprintf("generation %d is not processed", object.Generation)
+	case time.Since(changed) < settling:
+	case condition == nil, condition.ObservedGeneration < object.GetGeneration() && condition.Reason != workv1.ReasonWaitingForManagedCluster:
+		return fmt.Sprintf("generation %d is not processed", object.GetGeneration())
 	case condition.Status == metav1.ConditionFalse, condition.Reason == workv1.ReasonWaitingForManagedCluster:
 		return condition.Message // without the generation if no agent has observed it
 	}
 	return ""
 }
 
-// delivered returns findings about late objects of a kind, by namespace. page returns the objects of a page with their
-// conditions.
-func delivered[T any](kind string, page func(metav1.ListOptions) ([]T, metav1.ListMeta, error), state func(*T) (*metav1.ObjectMeta, *metav1.Condition), remedy string) []cli.Finding {
+// delivered returns findings about late objects of a kind, by namespace. page returns a page of them, and conditions those of
+// an object, of which the wanted one shows its delivery.
+func delivered(kind string, page func(metav1.ListOptions) (runtime.Object, error), conditions func(runtime.Object) []metav1.Condition, wanted, remedy string) ([]cli.Finding, error) {
 	lateBy, inspected := map[string][]string{}, 0
 	options := metav1.ListOptions{Limit: inspectedPage}
 	for {
-		items, more, err := page(options)
+		list, err := page(options)
 		if err != nil {
-			return []cli.Finding{cli.Unknown(kind, err)}
+			return nil, err
 		}
-		inspected += len(items)
-		for i := range items {
-			object, condition := state(&items[i])
-			if cause := late(object, condition); cause != "" {
-				lateBy[object.Namespace] = append(lateBy[object.Namespace], object.Name+" ("+cause+")")
+		if err := meta.EachListItem(list, func(item runtime.Object) error {
+			inspected++
+			object, err := meta.Accessor(item)
+			if err != nil {
+				return err
 			}
+			if cause := late(object, meta.FindStatusCondition(conditions(item), wanted)); cause != "" {
+				lateBy[object.GetNamespace()] = append(lateBy[object.GetNamespace()], object.GetName()+" ("+cause+")")
+			}
+			return nil
+		}); err != nil {
+			return nil, err
 		}
-		if options.Continue = more.Continue; options.Continue == "" || inspected >= maxInspected {
+		more, err := meta.ListAccessor(list)
+		if err != nil {
+			return nil, err
+		}
+		if options.Continue = more.GetContinue(); options.Continue == "" || inspected >= maxInspected {
 			break
 		}
 	}
@@ -399,54 +395,44 @@ func delivered[T any](kind string, page func(metav1.ListOptions) ([]T, metav1.Li
 	if options.Continue != "" {
 		findings = append(findings, undecided(kind, fmt.Sprintf("only %d were inspected", inspected), "see the metrics for the others"))
 	}
-	return findings
+	return findings, nil
 }
 
-// works finds ManifestWorks that the agents have not applied.
-func (d *hubDoctor) works(ctx context.Context) []cli.Finding {
-	return delivered("ManifestWorks", func(options metav1.ListOptions) ([]workv1.ManifestWork, metav1.ListMeta, error) {
-		page, err := d.OCM.WorkV1().ManifestWorks(metav1.NamespaceAll).List(ctx, options)
-		if err != nil {
-			return nil, metav1.ListMeta{}, err
-		}
-		return page.Items, page.ListMeta, nil
-	}, func(work *workv1.ManifestWork) (*metav1.ObjectMeta, *metav1.Condition) {
-		return &work.ObjectMeta, meta.FindStatusCondition(work.Status.Conditions, workv1.WorkApplied)
-	}, "see the condition Applied of the manifests: kubectl describe manifestwork; if the agent is down, correct that first")
+func (d *hubDoctor) works(ctx context.Context) ([]cli.Finding, error) {
+	return delivered("ManifestWorks", func(options metav1.ListOptions) (runtime.Object, error) {
+		return d.OCM.WorkV1().ManifestWorks(metav1.NamespaceAll).List(ctx, options)
+	}, func(item runtime.Object) []metav1.Condition { return item.(*workv1.ManifestWork).Status.Conditions },
+		workv1.WorkApplied, "see the condition Applied of the manifests: kubectl describe manifestwork; if the agent is down, correct that first")
 }
 
-// clusterPermissions finds ClusterPermissions that are not delivered.
-func (d *hubDoctor) clusterPermissions(ctx context.Context) []cli.Finding {
-	return delivered("ClusterPermissions", func(options metav1.ListOptions) ([]rbacv1alpha1.ClusterPermission, metav1.ListMeta, error) {
-		page, err := d.OCM.RbacV1alpha1().ClusterPermissions(metav1.NamespaceAll).List(ctx, options)
-		if err != nil {
-			return nil, metav1.ListMeta{}, err
-		}
-		return page.Items, page.ListMeta, nil
-	}, func(permission *rbacv1alpha1.ClusterPermission) (*metav1.ObjectMeta, *metav1.Condition) {
-		return &permission.ObjectMeta, meta.FindStatusCondition(permission.Status.Conditions, rbacv1alpha1.ConditionAppliedRBACManifestWork)
-	}, "see the conditions: kubectl describe clusterpermission")
+func (d *hubDoctor) clusterPermissions(ctx context.Context) ([]cli.Finding, error) {
+	return delivered("ClusterPermissions", func(options metav1.ListOptions) (runtime.Object, error) {
+		return d.OCM.RbacV1alpha1().ClusterPermissions(metav1.NamespaceAll).List(ctx, options)
+	}, func(item runtime.Object) []metav1.Condition {
+		return item.(*rbacv1alpha1.ClusterPermission).Status.Conditions
+	},
+		rbacv1alpha1.ConditionAppliedRBACManifestWork, "see the conditions: kubectl describe clusterpermission")
 }
 
-// search checks the search engine, and the age of the reports of the clusters.
-func (d *hubDoctor) search(ctx context.Context) []cli.Finding {
-	const subject = "search"
+func (d *hubDoctor) search(ctx context.Context) ([]cli.Finding, error) {
+	const subject, reports = "search", "reports to search"
 	_, err := d.OCM.SearchV1alpha1().Searches().Create(ctx, &searchv1alpha1.Search{Spec: searchv1alpha1.SearchSpec{SearchRequest: searchv1alpha1.SearchRequest{
 		SearchTerms: searchv1alpha1.SearchTerms{Query: "kind:Namespace"}, Limit: ptr.To[int32](1),
 	}}}, metav1.CreateOptions{})
 	switch {
 	case apierrors.IsServiceUnavailable(err) && strings.Contains(err.Error(), "loading the search data"):
-		return []cli.Finding{cli.Warning(subject, "the engine is loading its data, or its PostgreSQL database has not responded since the start of the server", "wait; if it takes longer than some minutes, start PostgreSQL and read the log of the server")}
+		return []cli.Finding{cli.Warning(subject, "the engine is loading its data, or its PostgreSQL database has not responded since the start of the server", "wait; if it takes longer than some minutes, start PostgreSQL and read the log of the server")}, nil
 	case apierrors.IsServiceUnavailable(err) && strings.Contains(err.Error(), "engine is unavailable"):
-		return []cli.Finding{cli.Bad(subject, "database away: the PostgreSQL database of search does not respond to the server", "start PostgreSQL, and check --search-postgres-url-file and the network; the log of the server contains the error")}
+		return []cli.Finding{cli.Bad(subject, "database away: the PostgreSQL database of search does not respond to the server", "start PostgreSQL, and check --search-postgres-url-file and the network; the log of the server contains the error")}, nil
 	case apierrors.IsNotFound(err):
-		return []cli.Finding{cli.Healthy(subject, "not enabled (--search-engine=none)")}
+		return []cli.Finding{cli.Healthy(subject, "not enabled (--search-engine=none)")}, nil
 	case err != nil:
-		return []cli.Finding{cli.Unknown(subject, err)}
+		return nil, err
 	}
+	healthy := cli.Healthy(subject, "responds")
 	list, err := d.OCM.SearchV1alpha1().Inventories(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return []cli.Finding{cli.Healthy(subject, "responds"), cli.Unknown("reports to search", err)}
+		return []cli.Finding{healthy, cli.Unknown(reports, err)}, nil
 	}
 	var silent, incomplete []string
 	for _, inventory := range list.Items {
@@ -461,17 +447,12 @@ func (d *hubDoctor) search(ctx context.Context) []cli.Finding {
 			incomplete = append(incomplete, inventory.Namespace)
 		}
 	}
-	findings := []cli.Finding{cli.Healthy(subject, "responds")}
-	if len(silent) > 0 {
-		findings = append(findings, cli.Warning("reports to search", "lag: no recent report of "+cli.Some(silent), "run clusteradm doctor agent on these clusters; search shows their last state"))
-	}
-	if len(incomplete) > 0 {
-		findings = append(findings, cli.Warning("reports to search", "incomplete: "+cli.Some(incomplete), "see kubectl describe inventory; a limit of docs/limits.md is reached, or a report is on its way"))
-	}
-	return findings
+	return slices.Concat([]cli.Finding{healthy},
+		about(silent, cli.Warning(reports, "lag: no recent report of ", "run clusteradm doctor agent on these clusters; search shows their last state")),
+		about(incomplete, cli.Warning(reports, "incomplete: ", "see kubectl describe inventory; a limit of docs/limits.md is reached, or a report is on its way")),
+	), nil
 }
 
-// podProblem returns why the Pods do not run, or an empty string.
 func podProblem(pods []corev1.Pod) string {
 	for _, pod := range pods {
 		for _, status := range pod.Status.ContainerStatuses {
@@ -495,61 +476,39 @@ func podProblem(pods []corev1.Pod) string {
 // deploymentFindings returns a Deployment and a finding about it, or nothing if it does not exist.
 func deploymentFindings(ctx context.Context, kube kubernetes.Interface, namespace, name string) (*appsv1.Deployment, []cli.Finding) {
 	subject := "Deployment " + namespace + "/" + name
-	deployment, err := kube.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
+	deployment, err := cli.Optional(kube.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{}))
 	if err != nil {
 		return nil, []cli.Finding{cli.Unknown(subject, err)}
+	}
+	if deployment == nil {
+		return nil, nil
 	}
 	reason := cli.Rolling(deployment)
 	if reason == "" {
 		return deployment, []cli.Finding{cli.Healthy(subject, "available")}
 	}
-	pods, err := kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(deployment.Spec.Selector)})
-	if err != nil && !denied(err) {
-		return nil, []cli.Finding{cli.Unknown(subject, err)}
-	}
-	if err == nil {
+	// Without permission to read Pods, the Deployment is reported alone.
+	if pods, err := kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(deployment.Spec.Selector)}); err == nil {
 		if problem := podProblem(pods.Items); problem != "" {
 			reason += "; " + problem
 		}
 	}
-	remedy := fmt.Sprintf("see kubectl -n %s describe deployment %s and kubectl -n %s logs deployment/%s", namespace, name, namespace, name)
+	remedy := fmt.Sprintf("see kubectl -n %[1]s describe deployment %[2]s and kubectl -n %[1]s logs deployment/%[2]s", namespace, name)
 	return deployment, []cli.Finding{cli.Bad(subject, reason, remedy)}
 }
 
-// migration checks whether a migration or an adoption has not ended.
-func (d *hubDoctor) migration(ctx context.Context) []cli.Finding {
+func (d *hubDoctor) migration(ctx context.Context) ([]cli.Finding, error) {
 	const subject, remedy = "migration", "run clusteradm migrate again, with --to server or --to crds"
 	frozen, err := handover.Frozen(ctx, d.Kube)
 	if err != nil {
-		return []cli.Finding{cli.Unknown(subject, err)}
+		return nil, err
 	}
 	if frozen {
-		return []cli.Finding{cli.Bad(subject, "it has not ended, and writes of ManifestWorks, clusters, ClusterPermissions and accounts are refused", remedy)}
+		return []cli.Finding{cli.Bad(subject, "it has not ended, and writes of ManifestWorks, clusters, ClusterPermissions and accounts are refused", remedy)}, nil
 	}
 	held, err := handover.Held(ctx, d.Kube)
-	switch {
-	case err != nil:
-		return []cli.Finding{cli.Unknown(subject, err)}
-	case held:
-		return []cli.Finding{cli.Warning(subject, "the server waits for it: its controllers do not run", remedy+", clusteradm hub adopt if that was interrupted, or clusteradm init --standby=false if the hub needs neither")}
+	if err != nil || !held {
+		return nil, err
 	}
-	return nil
-}
-
-// retained returns a finding about agents that keep objects after a restore.
-func retained(clusters []clusterv1.ManagedCluster) []cli.Finding {
-	var keeping []string
-	for i := range clusters {
-		if len(restore.Retained(&clusters[i])) > 0 {
-			keeping = append(keeping, clusters[i].Name)
-		}
-	}
-	if len(keeping) == 0 {
-		return nil
-	}
-	return []cli.Finding{cli.Warning("restored data", "agents keep objects that the restored hub does not know: "+cli.Some(keeping),
-		"run clusteradm restore list; create the ManifestWorks and accounts that must stay again, then run clusteradm restore confirm")}
+	return []cli.Finding{cli.Warning(subject, "the server waits for it: its controllers do not run", remedy+", clusteradm hub adopt if that was interrupted, or clusteradm init --standby=false if the hub needs neither")}, nil
 }

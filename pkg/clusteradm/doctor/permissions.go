@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -10,52 +11,46 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
 )
 
 // permissionsOf checks what the cluster allows a ServiceAccount, against the roles among objects and further permissions.
-func (r *report) permissionsOf(ctx context.Context, subject, namespace, account string, objects []*unstructured.Unstructured, wanted []authorizationv1.ResourceAttributes, remedy string) []cli.Finding {
+func (r *report) permissionsOf(ctx context.Context, subject, namespace, account string, objects []*unstructured.Unstructured, wanted []authorizationv1.ResourceAttributes, remedy string) ([]cli.Finding, error) {
 	for _, object := range objects {
 		rules, err := rulesOf(object)
 		if err != nil {
-			return []cli.Finding{cli.Unknown(subject, err)}
+			return nil, err
 		}
 		wanted = append(wanted, attributesOf(object.GetNamespace(), rules)...)
 	}
 	groups := append(serviceaccount.MakeGroupNames(namespace), "system:authenticated")
-	var order []string
-	verbs := map[string][]string{} // by resource
+	verbs := map[string]sets.Set[string]{} // by resource
 	for _, attributes := range wanted {
 		review, err := r.Kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
 			Spec: authorizationv1.SubjectAccessReviewSpec{User: serviceaccount.MakeUsername(namespace, account), Groups: groups, ResourceAttributes: &attributes},
 		}, metav1.CreateOptions{})
 		if err != nil {
-			return []cli.Finding{cli.Unknown(subject, err)}
+			return nil, err
 		}
 		if review.Status.Allowed {
 			continue
 		}
 		resource := resourceText(&attributes)
 		if verbs[resource] == nil {
-			order = append(order, resource)
+			verbs[resource] = sets.New[string]()
 		}
-		if !slices.Contains(verbs[resource], attributes.Verb) {
-			verbs[resource] = append(verbs[resource], attributes.Verb)
-		}
+		verbs[resource].Insert(attributes.Verb)
 	}
-	if len(order) == 0 {
-		return []cli.Finding{cli.Healthy(subject, "complete")}
+	var missing []string
+	for _, resource := range slices.Sorted(maps.Keys(verbs)) {
+		missing = append(missing, strings.Join(sets.List(verbs[resource]), "/")+" "+resource)
 	}
-	missing := make([]string, 0, len(order))
-	for _, resource := range order {
-		missing = append(missing, strings.Join(verbs[resource], "/")+" "+resource)
-	}
-	return []cli.Finding{cli.Bad(subject, "role missing or incomplete: ServiceAccount "+namespace+"/"+account+" cannot "+cli.Some(missing), remedy)}
+	return about(missing, cli.Bad(subject, "role missing or incomplete: ServiceAccount "+namespace+"/"+account+" cannot ", remedy)), nil
 }
 
-// resourceText returns the resource of a request, with its name and its namespace.
 func resourceText(attributes *authorizationv1.ResourceAttributes) string {
 	text := attributes.Resource
 	if attributes.Subresource != "" {
@@ -73,7 +68,6 @@ func resourceText(attributes *authorizationv1.ResourceAttributes) string {
 	return text
 }
 
-// rulesOf returns the rules of a Role or a ClusterRole, or none.
 func rulesOf(object *unstructured.Unstructured) ([]rbacv1.PolicyRule, error) {
 	if object.GetKind() != "ClusterRole" && object.GetKind() != "Role" {
 		return nil, nil
@@ -83,7 +77,6 @@ func rulesOf(object *unstructured.Unstructured) ([]rbacv1.PolicyRule, error) {
 	return role.Rules, err
 }
 
-// attributesOf returns the permissions of rules.
 func attributesOf(namespace string, rules []rbacv1.PolicyRule) []authorizationv1.ResourceAttributes {
 	var all []authorizationv1.ResourceAttributes
 	for _, rule := range rules {

@@ -3,8 +3,6 @@ package doctor
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,24 +18,23 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	apimachineryversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/pager"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/handover"
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
 	"open-cluster-management.io/hub-apiserver/pkg/version"
 )
@@ -53,14 +50,13 @@ const (
 
 // checkServer checks the server itself: it connects to it directly, with the client certificate of
 // the kubeconfig if it has one. It never sends a token: the server could use it for itself.
-func (d *hubDoctor) checkServer(ctx context.Context) []cli.Finding {
+func (d *hubDoctor) checkServer(ctx context.Context) ([]cli.Finding, error) {
 	const subject = "server"
-	findings := d.hubVersion(ctx)
 	_, deployment := deploymentFindings(ctx, d.Kube, manifests.HubNamespace, manifests.ServerName)
-	findings = append(findings, deployment...)
+	findings := append([]cli.Finding{d.hubVersion(ctx)}, deployment...)
 	bundle, port, err := d.registration(ctx)
 	if err != nil {
-		return append(findings, cli.Unknown(subject, err))
+		return findings, err
 	}
 	address, stop, err := d.locate(ctx, port)
 	if err != nil {
@@ -68,67 +64,48 @@ func (d *hubDoctor) checkServer(ctx context.Context) []cli.Finding {
 		if !apierrors.IsForbidden(err) {
 			f.Remedy = "see the line of the APIServices for the view of the hub; for a server outside of the hub, set --server-address"
 		}
-		return append(findings, f)
+		return append(findings, f), nil
 	}
 	defer stop()
 	client, credentials, err := d.serverClient()
 	if err != nil {
-		return append(findings, cli.Unknown(subject, err))
+		return findings, err
 	}
 	defer client.CloseIdleConnections()
 
 	base := "https://" + address
 	ready, err := get(ctx, client, base+"/readyz?verbose")
-	if err == nil && (ready.tls == nil || len(ready.tls.PeerCertificates) == 0) {
-		err = errors.New("the server presented no certificate")
-	}
 	if err != nil {
-		return append(findings, undecided(subject, "cannot be reached from here: "+err.Error(), "see the line of the APIServices for the view of the hub; read the log of the server"))
+		return append(findings, undecided(subject, "cannot be reached from here: "+err.Error(), "see the line of the APIServices for the view of the hub; read the log of the server")), nil
 	}
 	const presentedCertificate = "serving certificate of the server"
 	certificate := validity(presentedCertificate, ready.tls.PeerCertificates[0], renewCertificate)
 	findings = append(findings, certificate, ready.clock("clock of the server"))
 	if certificate.State == cli.StateBad || len(bundle) == 0 {
 		// Do not report what an unverified server says. The APIServices have a finding too.
-		return findings
+		return findings, nil
 	}
 	if err := verify(ready.tls, bundle, manifests.ServerName+"."+manifests.HubNamespace+".svc"); err != nil {
-		return append(findings, cli.Bad(presentedCertificate, "the caBundle of the APIServices does not verify it: "+err.Error(), renewCertificate))
+		return append(findings, cli.Bad(presentedCertificate, "the caBundle of the APIServices does not verify it: "+err.Error(), renewCertificate)), nil
 	}
 	findings = append(findings, d.readiness(ctx, client, base, ready)...)
 	findings = append(findings, d.serverVersion(ctx, client, base))
-	return append(findings, d.measured(ctx, client, base, credentials)...)
+	return append(findings, d.measured(ctx, client, base, credentials)...), nil
 }
 
 // registration returns the certificate authority and the port of the server in its APIServices.
 func (d *hubDoctor) registration(ctx context.Context) (bundle []byte, port int32, err error) {
-	list, err := d.Dynamic.Resource(cli.APIServices).List(ctx, metav1.ListOptions{})
+	list, err := d.APIServices.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, 0, err
 	}
-	found := false
-	for _, service := range list.Items {
-		target, _, _ := unstructured.NestedMap(service.Object, "spec", "service")
-		if target["namespace"] != manifests.HubNamespace || target["name"] != manifests.ServerName {
-			continue
-		}
-		found = true
-		number, ok := target["port"].(int64)
-		if !ok {
-			number = 443
-		}
-		encoded, _, _ := unstructured.NestedString(service.Object, "spec", "caBundle")
-		if bundle, err = base64.StdEncoding.DecodeString(encoded); err != nil {
-			return nil, 0, fmt.Errorf("APIService %s: caBundle: %w", service.GetName(), err)
-		}
-		if port = int32(number); len(bundle) > 0 {
-			return bundle, port, nil
-		}
-	}
-	if !found {
+	own := slices.DeleteFunc(list.Items, func(service apiregistrationv1.APIService) bool { return !namesServer(&service) })
+	if len(own) == 0 {
 		return nil, 0, errors.New("no APIService names the Service " + manifests.HubNamespace + "/" + manifests.ServerName)
 	}
-	return nil, port, nil
+	// Those without a certificate authority have a finding of their own.
+	i := max(0, slices.IndexFunc(own, func(service apiregistrationv1.APIService) bool { return len(service.Spec.CABundle) > 0 }))
+	return own[i].Spec.CABundle, ptr.Deref(own[i].Spec.Service.Port, 443), nil
 }
 
 // locate returns an address of the server, and a function that ends the connection to it.
@@ -143,46 +120,23 @@ func (d *hubDoctor) locate(ctx context.Context, port int32) (address string, sto
 	if service.Spec.Type == corev1.ServiceTypeExternalName {
 		return net.JoinHostPort(service.Spec.ExternalName, strconv.Itoa(int(port))), func() {}, nil
 	}
-	if len(service.Spec.Selector) == 0 {
-		return "", nil, fmt.Errorf("the Service %s/%s selects no Pods", manifests.HubNamespace, manifests.ServerName)
-	}
-	pods, err := d.Kube.CoreV1().Pods(manifests.HubNamespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(metav1.SetAsLabelSelector(service.Spec.Selector))})
+	list, err := d.Kube.DiscoveryV1().EndpointSlices(manifests.HubNamespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + manifests.ServerName})
 	if err != nil {
 		return "", nil, err
 	}
-	index := slices.IndexFunc(pods.Items, func(pod corev1.Pod) bool {
-		return pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil
-	})
-	if index < 0 {
-		return "", nil, fmt.Errorf("the Service %s/%s has no running Pod", manifests.HubNamespace, manifests.ServerName)
-	}
-	pod := &pods.Items[index]
-	target := targetPort(service, pod, port)
-	forwarded, stop, err := d.forward(ctx, pod.Name, target)
-	if err != nil {
-		return "", nil, fmt.Errorf("port forward to Pod %s: %w", pod.Name, err)
-	}
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(int(forwarded))), stop, nil
-}
-
-// targetPort returns the port of a Pod to which a Service forwards a port.
-func targetPort(service *corev1.Service, pod *corev1.Pod, port int32) int32 {
-	for _, entry := range service.Spec.Ports {
-		if entry.Port != port {
-			continue
-		}
-		if entry.TargetPort.Type == intstr.Int {
-			return entry.TargetPort.IntVal
-		}
-		for _, container := range pod.Spec.Containers {
-			for _, declared := range container.Ports {
-				if declared.Name == entry.TargetPort.StrVal {
-					return declared.ContainerPort
-				}
+	for _, slice := range list.Items {
+		for _, endpoint := range slice.Endpoints {
+			if endpoint.TargetRef == nil || len(slice.Ports) == 0 || ptr.Deref(endpoint.Conditions.Terminating, false) {
+				continue
 			}
+			forwarded, stop, err := d.forward(ctx, endpoint.TargetRef.Name, ptr.Deref(slice.Ports[0].Port, port))
+			if err != nil {
+				return "", nil, fmt.Errorf("port forward to Pod %s: %w", endpoint.TargetRef.Name, err)
+			}
+			return net.JoinHostPort("127.0.0.1", strconv.Itoa(int(forwarded))), stop, nil
 		}
 	}
-	return port
+	return "", nil, fmt.Errorf("the Service %s/%s has no running Pod", manifests.HubNamespace, manifests.ServerName)
 }
 
 // forward forwards a free local port to a Pod, until stop is called.
@@ -231,15 +185,11 @@ func (d *hubDoctor) serverClient() (client *http.Client, credentials bool, err e
 	if err != nil {
 		return nil, false, err
 	}
-	if settings == nil {
-		settings = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}
-	}
 	settings.ServerName = manifests.ServerName + "." + manifests.HubNamespace + ".svc"
 	credentials = len(settings.Certificates) > 0 || settings.GetClientCertificate != nil
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: settings}}, credentials, nil
 }
 
-// readinessRemedies are what to do if a readiness check of the server fails.
 var readinessRemedies = map[string]string{
 	"etcd":                "start etcd, and check --etcd-servers and the network between the server and etcd",
 	"etcd-readiness":      "start etcd, and check --etcd-servers and the network between the server and etcd",
@@ -251,7 +201,6 @@ var readinessRemedies = map[string]string{
 	"shutdown":            "the server stops; wait for its replacement",
 }
 
-// readiness returns a finding for each failing readiness check of the server.
 func (d *hubDoctor) readiness(ctx context.Context, client *http.Client, base string, ready *response) []cli.Finding {
 	if ready.status == http.StatusOK {
 		return []cli.Finding{cli.Healthy("server", "ready")}
@@ -266,33 +215,27 @@ func (d *hubDoctor) readiness(ctx context.Context, client *http.Client, base str
 		if details, err := get(ctx, client, base+"/readyz/"+name); err == nil && details.status == http.StatusInternalServerError {
 			cause += ": " + strings.TrimSpace(strings.TrimPrefix(details.body, "internal server error: "))
 		}
-		remedy := readinessRemedies[name]
-		if remedy == "" {
-			remedy = "read the log of the server"
-		}
-		findings = append(findings, cli.Bad("server", cause, remedy))
+		findings = append(findings, cli.Bad("server", cause, cmp.Or(readinessRemedies[name], "read the log of the server")))
 	}
 	return findings
 }
 
-// hubVersion returns a finding about the Kubernetes version of the hub.
-func (d *hubDoctor) hubVersion(ctx context.Context) []cli.Finding {
+func (d *hubDoctor) hubVersion(ctx context.Context) cli.Finding {
 	const subject = "version of the hub"
 	info, err := discovery.ToServerVersionInterfaceWithContext(d.Kube.Discovery()).ServerVersionWithContext(ctx)
 	if err != nil {
-		return []cli.Finding{cli.Unknown(subject, err)}
+		return cli.Unknown(subject, err)
 	}
 	parsed, err := utilversion.ParseGeneric(info.GitVersion)
-	if err != nil {
-		return []cli.Finding{cli.Unknown(subject, err)}
+	switch {
+	case err != nil:
+		return cli.Unknown(subject, err)
+	case parsed.Major() != 1 || parsed.Minor() < oldestHub:
+		return cli.Warning(subject, info.GitVersion+" is older than the oldest supported one", fmt.Sprintf("upgrade the hub to Kubernetes 1.%d or later", oldestHub))
+	case parsed.Minor() > newestHub:
+		return cli.Warning(subject, info.GitVersion+" is newer than the releases that are tested", fmt.Sprintf("the server is tested on Kubernetes 1.%d to 1.%d; upgrade the server when a release is available", oldestHub, newestHub))
 	}
-	if parsed.Major() != 1 || parsed.Minor() < oldestHub {
-		return []cli.Finding{cli.Warning(subject, info.GitVersion+" is older than the oldest supported one", fmt.Sprintf("upgrade the hub to Kubernetes 1.%d or later", oldestHub))}
-	}
-	if parsed.Minor() > newestHub {
-		return []cli.Finding{cli.Warning(subject, info.GitVersion+" is newer than the releases that are tested", fmt.Sprintf("the server is tested on Kubernetes 1.%d to 1.%d; upgrade the server when a release is available", oldestHub, newestHub))}
-	}
-	return []cli.Finding{cli.Healthy(subject, info.GitVersion)}
+	return cli.Healthy(subject, info.GitVersion)
 }
 
 // release matches the version of a release, such as v0.5.1 or v0.5.0-rc.1, or of a commit after it.
@@ -371,7 +314,6 @@ func (d *hubDoctor) measured(ctx context.Context, client *http.Client, base stri
 	return append([]cli.Finding{storageFinding(values)}, d.quotas(ctx, values)...)
 }
 
-// storageFinding returns the finding about the space of the embedded etcd.
 func storageFinding(values func(string) map[quota]float64) cli.Finding {
 	const subject, remedy = "storage", "delete objects; the server returns the space within minutes; or restart the server with a larger --data-quota-bytes, and a larger volume"
 	size, bound := values("hub_apiserver_etcd_size_bytes")[quota{}], values("hub_apiserver_etcd_quota_bytes")[quota{}]
@@ -387,7 +329,6 @@ func storageFinding(values func(string) map[quota]float64) cli.Finding {
 	return cli.Healthy(subject, "the embedded etcd uses "+use)
 }
 
-// quotas returns findings about the quotas of namespaces.
 func (d *hubDoctor) quotas(ctx context.Context, values func(string) map[quota]float64) []cli.Finding {
 	const subject = "quotas of namespaces"
 	used := values("hub_apiserver_quota_used_max")
@@ -421,21 +362,16 @@ func (d *hubDoctor) quotas(ctx context.Context, values func(string) map[quota]fl
 // fullest names the namespace with the most objects of a resource, or returns an empty string if
 // they cannot be counted.
 func (d *hubDoctor) fullest(ctx context.Context, resource string) string {
-	disco, err := discovery.NewDiscoveryClientForConfig(d.Config)
-	if err != nil {
-		return ""
-	}
-	full, err := restmapper.NewDeferredDiscoveryRESTMapperWithContext(memory.NewMemCacheClientWithContext(disco)).ResourceForWithContext(ctx, schema.GroupVersionResource{Resource: resource})
-	if err != nil {
-		return ""
-	}
+	i := slices.IndexFunc(handover.Kinds, func(kind handover.Kind) bool {
+		return kind.Resource.Resource == resource && kind.Name != handover.KindRegistration
+	})
 	client, err := metadata.NewForConfig(d.Config)
-	if err != nil {
+	if err != nil || i < 0 {
 		return ""
 	}
 	counts, most := map[string]int{}, ""
 	err = pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		return client.Resource(full).List(ctx, options)
+		return client.Resource(handover.Kinds[i].Resource).List(ctx, options)
 	}).EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
 		namespace := item.(*metav1.PartialObjectMetadata).Namespace
 		if counts[namespace]++; counts[namespace] > counts[most] {

@@ -27,8 +27,8 @@ const (
 
 // Adoption returns the record of an adoption by the hub, or nil if there is none that the caller may read.
 func Adoption(ctx context.Context, kube kubernetes.Interface) (*corev1.ConfigMap, error) {
-	state, err := kube.CoreV1().ConfigMaps(manifests.HubNamespace).Get(ctx, AdoptionState, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+	state, err := cli.Optional(kube.CoreV1().ConfigMaps(manifests.HubNamespace).Get(ctx, AdoptionState, metav1.GetOptions{}))
+	if apierrors.IsForbidden(err) {
 		return nil, nil
 	}
 	return state, err

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -113,31 +112,44 @@ func (k *CustomKind) Kept() schema.GroupVersionResource {
 
 // HasStatus reports whether the CustomResourceDefinition has the subresource status.
 func (k *CustomKind) HasStatus() bool {
-	for _, version := range Versions(k.CRD) {
-		if version["name"] == k.Version.Version {
-			_, found, _ := unstructured.NestedMap(version, "subresources", "status")
-			return found
-		}
-	}
-	return false
+	return slices.ContainsFunc(Versions(k.CRD), func(v Version) bool { return v.Name == k.Version.Version && v.Subresources["status"] != nil })
+}
+
+// definition is what this package reads of a CustomResourceDefinition.
+type definition struct {
+	Spec struct {
+		Group      string    `json:"group"`
+		Versions   []Version `json:"versions"`
+		Conversion struct {
+			Strategy string `json:"strategy"`
+		} `json:"conversion"`
+	} `json:"spec"`
+	Status struct {
+		StoredVersions []string `json:"storedVersions"`
+	} `json:"status"`
+}
+
+// Version is a version of a CustomResourceDefinition.
+type Version struct {
+	Name         string         `json:"name"`
+	Served       bool           `json:"served"`
+	Storage      bool           `json:"storage"`
+	Subresources map[string]any `json:"subresources"`
+}
+
+func parse(crd *unstructured.Unstructured) definition {
+	var d definition
+	_ = runtime.DefaultUnstructuredConverter.FromUnstructured(crd.Object, &d) // the hub has validated it
+	return d
 }
 
 // Versions returns the versions of a CustomResourceDefinition.
-func Versions(crd *unstructured.Unstructured) []map[string]any {
-	list, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
-	var versions []map[string]any
-	for _, item := range list {
-		if version, ok := item.(map[string]any); ok {
-			versions = append(versions, version)
-		}
-	}
-	return versions
-}
+func Versions(crd *unstructured.Unstructured) []Version { return parse(crd).Spec.Versions }
 
 // HasVersion reports whether a CustomResourceDefinition is of a group and has a version.
 func HasVersion(crd *unstructured.Unstructured, version schema.GroupVersion) bool {
-	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
-	return group == version.Group && slices.ContainsFunc(Versions(crd), func(v map[string]any) bool { return v["name"] == version.Version })
+	spec := parse(crd).Spec
+	return spec.Group == version.Group && slices.ContainsFunc(spec.Versions, func(v Version) bool { return v.Name == version.Version })
 }
 
 // ReadKinds returns the kinds that have a CustomResourceDefinition, and what prevents their migration.
@@ -148,28 +160,27 @@ func ReadKinds(ctx context.Context, client dynamic.Interface) ([]*CustomKind, []
 		if !kind.OCM {
 			continue
 		}
-		crd, err := client.Resource(CustomResourceDefinitions).Get(ctx, kind.Resource.GroupResource().String(), metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			continue
-		}
+		crd, err := cli.Optional(client.Resource(CustomResourceDefinitions).Get(ctx, kind.Resource.GroupResource().String(), metav1.GetOptions{}))
 		if err != nil {
 			return nil, nil, err
 		}
-		found := &CustomKind{Kind: kind, CRD: crd}
+		if crd == nil {
+			continue
+		}
+		found, content := &CustomKind{Kind: kind, CRD: crd}, parse(crd)
 		subject := "CustomResourceDefinition " + crd.GetName()
-		for _, version := range Versions(crd) {
-			name, _ := version["name"].(string)
-			if version["served"] != true || name == KeptVersion {
+		for _, version := range content.Spec.Versions {
+			if !version.Served || version.Name == KeptVersion {
 				continue
 			}
-			shared := schema.GroupVersion{Group: kind.Resource.Group, Version: name}
+			shared := schema.GroupVersion{Group: kind.Resource.Group, Version: version.Name}
 			if !slices.Contains(kind.versions(), shared) {
-				findings = append(findings, cli.Bad(subject, fmt.Sprintf("the server does not serve version %s, which would show old objects", name),
+				findings = append(findings, cli.Bad(subject, fmt.Sprintf("the server does not serve version %s, which would show old objects", version.Name),
 					"set served: false for this version, if no client uses it"))
 				continue
 			}
 			// The kept version has no conversion, so it must be like the version in which objects are stored.
-			if storage, _ := version["storage"].(bool); storage || found.Version.Empty() {
+			if version.Storage || found.Version.Empty() {
 				found.Version = shared
 			}
 		}
@@ -177,8 +188,7 @@ func ReadKinds(ctx context.Context, client dynamic.Interface) ([]*CustomKind, []
 			findings = append(findings, cli.Bad(subject, "it has no version that the server serves", "upgrade OCM"))
 			continue
 		}
-		stored, _, _ := unstructured.NestedStringSlice(crd.Object, "status", "storedVersions")
-		if strategy, _, _ := unstructured.NestedString(crd.Object, "spec", "conversion", "strategy"); strategy == "Webhook" && !slices.Equal(stored, []string{found.Version.Version}) {
+		if stored := content.Status.StoredVersions; content.Spec.Conversion.Strategy == "Webhook" && !slices.Equal(stored, []string{found.Version.Version}) {
 			findings = append(findings, cli.Bad(subject, fmt.Sprintf("objects may be stored in the versions %q, which a webhook converts", stored),
 				"migrate the stored objects to one version, and remove the others from status.storedVersions"))
 		}
@@ -200,8 +210,5 @@ func ListAll(ctx context.Context, client dynamic.Interface, resource schema.Grou
 			return nil
 		})
 	})
-	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", resource.GroupResource(), err)
-	}
-	return objects, nil
+	return objects, cli.Prefix(err, "list %s", resource.GroupResource())
 }

@@ -68,12 +68,7 @@ func WaitNoticed(ctx context.Context, kube kubernetes.Interface) error {
 	if err != nil || lease.Spec.AcquireTime == nil {
 		return err
 	}
-	select {
-	case <-time.After(time.Until(lease.Spec.AcquireTime.Add(noticePeriod))):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return cli.Sleep(ctx, time.Until(lease.Spec.AcquireTime.Add(noticePeriod)))
 }
 
 // Hold keeps all replicas of the server from running the controllers, by its Lease.

@@ -26,18 +26,3 @@ func RunSteps(ctx context.Context, env cli.Environment, remedy string, steps []S
 	env.Say("%5.1fs  done", time.Since(begin).Seconds())
 	return nil
 }
-
-// Refuse prints findings. It returns an error if one of them is bad.
-func Refuse(env cli.Environment, findings []cli.Finding) error {
-	const shown = 50
-	for _, f := range findings[:min(len(findings), shown)] {
-		env.Say("%s", f)
-	}
-	if len(findings) > shown {
-		env.Say("… and %d more", len(findings)-shown)
-	}
-	if problems := cli.CountBad(findings); problems > 0 {
-		return fmt.Errorf("%d problems; nothing was changed on managed clusters", problems)
-	}
-	return nil
-}

@@ -65,13 +65,15 @@ func newGetToken(env cli.Environment) *cobra.Command {
 			if err := cli.OneOf("output", g.output, outputText, cli.OutputJSON); err != nil {
 				return err
 			}
-			return g.run(command.Context(), func(join joinCommand, expires time.Time, waits bool) error {
-				if g.output == cli.OutputJSON {
-					return json.NewEncoder(g.Out).Encode(map[string]string{"hub-token": join.token, "hub-apiserver": join.server})
-				}
-				g.Say("token=%s\n\nIt expires at %s.\n\n%s", join.token, expires.Format(time.RFC3339), join.text(waits))
-				return nil
-			})
+			join, expires, err := g.invite(command.Context())
+			if err != nil {
+				return err
+			}
+			if g.output == cli.OutputJSON {
+				return json.NewEncoder(g.Out).Encode(map[string]string{"hub-token": join.token, "hub-apiserver": join.server})
+			}
+			g.Say("token=%s\n\nIt expires at %s.\n\n%s", join.token, expires.Format(time.RFC3339), join)
+			return nil
 		},
 	}
 	g.addFlags(command.Flags())
@@ -86,10 +88,11 @@ func newGetJoinCommand(env cli.Environment) *cobra.Command {
 		Short: "Print the command with which a cluster joins the hub, with a new token",
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return g.run(command.Context(), func(join joinCommand, _ time.Time, waits bool) error {
-				g.Say("%s", join.text(waits))
-				return nil
-			})
+			join, _, err := g.invite(command.Context())
+			if err == nil {
+				g.Say("%s", join)
+			}
+			return err
 		},
 	}
 	flags := command.Flags()
@@ -100,39 +103,36 @@ func newGetJoinCommand(env cli.Environment) *cobra.Command {
 	return command
 }
 
-// run calls print with the command with which clusters join. waits is true if the hub waits to adopt clusters.
-func (g *inviting) run(ctx context.Context, print func(join joinCommand, expires time.Time, waits bool) error) error {
+// invite returns the command with which clusters join, and the end of the validity of its token.
+func (g *inviting) invite(ctx context.Context) (join joinCommand, expires time.Time, err error) {
 	errs := checkToken(g.tokenDuration, g.server)
 	if g.cluster != "" {
 		errs = append(errs, cli.CheckName("cluster-name", g.cluster))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return err
+		return join, expires, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, g.timeout)
 	defer cancel()
 	clients, err := g.Connect()
 	if err != nil {
-		return err
+		return join, expires, err
 	}
 	hub, err := g.hub(ctx, clients.Kube)
 	if err != nil {
-		return err
+		return join, expires, err
 	}
 	waits, err := handover.Held(ctx, clients.Kube)
 	if err != nil {
-		return err
+		return join, expires, err
 	}
 	create := bootstrapToken
 	if g.bootstrap {
 		create = kubernetesToken
 	}
-	join, expires, err := newJoinCommand(ctx, clients, hub, g.server, g.tokenDuration, create)
-	if err != nil {
-		return err
-	}
-	join.cluster = g.cluster
-	return print(join, expires, waits)
+	join, expires, err = newJoinCommand(ctx, clients, hub, g.server, g.tokenDuration, create)
+	join.cluster, join.standby = g.cluster, waits
+	return join, expires, err
 }
 
 // hub returns the settings of the hub that a join command contains: those of the flags, or of the installed server.

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
@@ -53,7 +53,6 @@ const initExample = `  # A hub whose clusters join by client certificates
   # Print the manifests
   clusteradm init --output-manifests`
 
-// initializing is the commands clusteradm init and clusteradm upgrade hub.
 type initializing struct {
 	cli.Environment
 	*cli.Clients
@@ -133,7 +132,6 @@ func NewUpgrade(env cli.Environment) *cobra.Command {
 	return command
 }
 
-// complete checks the flags and sets the defaults.
 func (i *initializing) complete() error {
 	errs := []error{cli.OneOf("apiserver", i.apiserver, program.Deploy, program.External)}
 	var err error
@@ -277,7 +275,7 @@ func (i *initializing) keep(ctx context.Context) error {
 
 // keepElsewhere does the same for a hub that has no Deployment of the server.
 func (i *initializing) keepElsewhere(ctx context.Context) error {
-	served, err := cli.Aggregated(ctx, i.Dynamic, rbacv1alpha1.SchemeGroupVersion)
+	served, err := i.Forwards(ctx, rbacv1alpha1.SchemeGroupVersion)
 	if err != nil {
 		return err
 	}
@@ -296,7 +294,6 @@ func (i *initializing) keepElsewhere(ctx context.Context) error {
 	return err
 }
 
-// objects returns the objects to install.
 func (i *initializing) objects() ([]*unstructured.Unstructured, error) {
 	if i.apiserver == program.External {
 		return i.hub.access()
@@ -384,7 +381,7 @@ func (i *initializing) await(ctx context.Context, objects []*unstructured.Unstru
 	}
 	for _, object := range objects {
 		if object.GetKind() == cli.KindAPIService {
-			if err := cli.WaitForAPIService(ctx, i.Dynamic, object.GetName(), cli.Unavailable); err != nil {
+			if err := i.WaitForAPIService(ctx, object.GetName(), cli.Unavailable); err != nil {
 				return err
 			}
 		}
@@ -411,7 +408,7 @@ func (i *initializing) decide(ctx context.Context, objects []*unstructured.Unstr
 	switch {
 	case i.apiserver == program.External:
 	case i.installed == nil:
-		served, err := cli.Aggregated(ctx, i.Dynamic, rbacv1alpha1.SchemeGroupVersion)
+		served, err := i.Forwards(ctx, rbacv1alpha1.SchemeGroupVersion)
 		if err != nil {
 			return err
 		}
@@ -436,13 +433,8 @@ func (i *initializing) decide(ctx context.Context, objects []*unstructured.Unstr
 	return i.Confirm(i.Environment, *changes, reasons)
 }
 
-// unserved returns the APIServices that the server no longer serves. They would keep the hub from deleting
-// namespaces.
+// unserved returns the APIServices that the server no longer serves. They would keep the hub from deleting namespaces.
 func (i *initializing) unserved(ctx context.Context) ([]manifests.Change, error) {
-	searchEnds := i.hub.search == searchNone && i.installed.settings.search != searchNone
-	if !searchEnds && (i.hub.proxyAccounts || !i.installed.settings.proxyAccounts) {
-		return nil, nil
-	}
 	before, err := i.installed.settings.objects()
 	if err != nil {
 		return nil, err
@@ -453,21 +445,18 @@ func (i *initializing) unserved(ctx context.Context) ([]manifests.Change, error)
 	}
 	var gone []manifests.Change
 	for _, object := range before {
-		if object.GetKind() != cli.KindAPIService || slices.ContainsFunc(after, func(other *unstructured.Unstructured) bool {
-			return other.GetKind() == cli.KindAPIService && other.GetName() == object.GetName()
-		}) {
+		if served, _ := manifests.Find(after, object.GetKind(), object.GetName(), nil); object.GetKind() != cli.KindAPIService || served != nil {
 			continue
 		}
-		elsewhere, err := cli.AggregatedElsewhere(ctx, i.Dynamic, object)
+		elsewhere, err := i.ForwardsElsewhere(ctx, object)
 		if err != nil {
 			return nil, err
 		}
-		live, err := i.Dynamic.Resource(cli.APIServices).Get(ctx, object.GetName(), metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err) || elsewhere:
-		case err != nil:
+		live, err := cli.Optional(i.Dynamic.Resource(apiregistrationv1.SchemeGroupVersion.WithResource("apiservices")).Get(ctx, object.GetName(), metav1.GetOptions{}))
+		if err != nil {
 			return nil, err
-		default:
+		}
+		if live != nil && !elsewhere {
 			gone = append(gone, manifests.Change{Manifest: object, Live: live, Remove: true})
 		}
 	}
@@ -488,7 +477,6 @@ func (i *initializing) refuseClusters(ctx context.Context) error {
 	return nil
 }
 
-// next prints the next steps.
 func (i *initializing) next(ctx context.Context) error {
 	if i.beforeMigration {
 		i.Say("\nThe server is installed, and does nothing yet. Next:\n\n    clusteradm migrate --to server --dry-run")
@@ -505,8 +493,8 @@ func (i *initializing) next(ctx context.Context) error {
 	if i.apiserver == program.External {
 		i.Say("\nStart the server with: %s", irsa.ShellLine(i.hub.arguments()...))
 	}
-	if i.standby {
-		i.Say("\nThe hub waits to adopt clusters. On the hub whose clusters it may adopt, run before %s\n\n%s", expires.Format(time.RFC3339), join.standby())
+	if join.standby = i.standby; i.standby {
+		i.Say("\nThe hub waits to adopt clusters. On the hub whose clusters it may adopt, run before %s\n\n%s", expires.Format(time.RFC3339), join)
 		return nil
 	}
 	if i.hub.aws() {

@@ -25,7 +25,6 @@ const (
 	kindClaim       = "PersistentVolumeClaim"
 )
 
-// installedHub is the server that a hub runs, with the settings that init has flags for.
 type installedHub struct {
 	*program.Installed
 	settings hubSettings

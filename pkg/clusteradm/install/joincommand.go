@@ -23,7 +23,6 @@ import (
 // createToken returns a token with which clusters register, and the end of its validity.
 type createToken func(ctx context.Context, kube kubernetes.Interface, duration time.Duration) (string, time.Time, error)
 
-// bootstrapToken creates a token of the ServiceAccount.
 func bootstrapToken(ctx context.Context, kube kubernetes.Interface, duration time.Duration) (string, time.Time, error) {
 	seconds := int64(duration / time.Second)
 	request, err := kube.CoreV1().ServiceAccounts(manifests.BootstrapNamespace).CreateToken(ctx, manifests.BootstrapAccount,
@@ -38,7 +37,6 @@ func bootstrapToken(ctx context.Context, kube kubernetes.Interface, duration tim
 	return request.Status.Token, request.Status.ExpirationTimestamp.Time, nil
 }
 
-// checkToken checks the flags of a token and of the address of the hub.
 func checkToken(duration time.Duration, server string) []error {
 	var errs []error
 	if duration < minTokenDuration {
@@ -50,8 +48,11 @@ func checkToken(duration time.Duration, server string) []error {
 	return errs
 }
 
-// joinCommand is the command with which a cluster joins the hub.
+// joinCommand is the command with which a cluster joins the hub, or the command for the hub whose clusters this one may
+// adopt.
 type joinCommand struct {
+	// standby is true if the hub waits to adopt clusters.
+	standby       bool
 	server, token string
 	// cluster is the name of the cluster, or empty for the word CLUSTER_NAME.
 	cluster string
@@ -80,31 +81,15 @@ func newJoinCommand(ctx context.Context, clients *cli.Clients, hub *hubSettings,
 	return j, expires, err
 }
 
-// hub returns the flags that name the hub.
-func (j joinCommand) hub() []string {
+// String returns the command for the first driver, quoted for a shell.
+func (j joinCommand) String() string {
 	words := []string{"--hub-token " + j.token, "--hub-apiserver " + j.server}
 	if len(j.ca) > 0 {
 		words = append(words, "--ca-data "+base64.StdEncoding.EncodeToString(j.ca))
 	}
-	return words
-}
-
-// standby returns the command that names the hub as the standby hub of clusters, quoted for a shell.
-func (j joinCommand) standby() string {
-	return cli.ShellCommand(append([]string{"clusteradm hub standby"}, j.hub()...)...)
-}
-
-// text returns the command that clusters run, or the command for the hub whose clusters a waiting hub may adopt.
-func (j joinCommand) text(waits bool) string {
-	if waits {
-		return j.standby()
+	if j.standby {
+		return cli.ShellCommand(append([]string{"clusteradm hub standby"}, words...)...)
 	}
-	return j.String()
-}
-
-// String returns the command for the first driver, quoted for a shell.
-func (j joinCommand) String() string {
-	words := append([]string{"clusteradm join"}, j.hub()...)
 	if j.drivers[0] == registerv1alpha1.DriverAWSIRSA {
 		words = append(words, fmt.Sprintf("--registration-auth %s", registerv1alpha1.DriverAWSIRSA), "--eks-hub-cluster-arn "+j.arn.String())
 	}
@@ -114,5 +99,5 @@ func (j joinCommand) String() string {
 			words = append(words, "--bundle-version "+j.images.Version)
 		}
 	}
-	return cli.ShellCommand(append(words, "--cluster-name "+cmp.Or(j.cluster, "CLUSTER_NAME"))...)
+	return cli.ShellCommand(append(append([]string{"clusteradm join"}, words...), "--cluster-name "+cmp.Or(j.cluster, "CLUSTER_NAME"))...)
 }

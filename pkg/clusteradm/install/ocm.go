@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -27,15 +26,13 @@ import (
 // APIService would hide. It returns an error if a kind that the server must serve has one.
 func (i *initializing) detectOCM(ctx context.Context) error {
 	stores := func(resource string, version schema.GroupVersion) (bool, error) {
-		_, err := i.Dynamic.Resource(handover.CustomResourceDefinitions).Get(ctx, resource+"."+version.Group, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return false, nil
-		} else if err != nil {
-			return false, fmt.Errorf("checking whether the hub runs OCM: %w", err)
+		crd, err := cli.Optional(i.Dynamic.Resource(handover.CustomResourceDefinitions).Get(ctx, resource+"."+version.Group, metav1.GetOptions{}))
+		if err != nil || crd == nil {
+			return false, cli.Prefix(err, "checking whether the hub runs OCM")
 		}
 		// If the server already serves this group, the CustomResourceDefinition is hidden.
-		aggregated, err := cli.Aggregated(ctx, i.Dynamic, version)
-		return !aggregated, err
+		forwarded, err := i.Forwards(ctx, version)
+		return !forwarded, err
 	}
 	found, err := stores("managedclusters", clusterv1.SchemeGroupVersion)
 	if err != nil {
@@ -68,7 +65,7 @@ func (i *initializing) waitsForMigration(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	for _, kind := range kinds {
-		if served, err := cli.Aggregated(ctx, i.Dynamic, kind.Version); err != nil || !served {
+		if served, err := i.Forwards(ctx, kind.Version); err != nil || !served {
 			return err == nil, err
 		}
 	}
@@ -92,35 +89,30 @@ func (i *initializing) stepAside(ctx context.Context, objects []*unstructured.Un
 		versions[cli.APIServiceName(version)] = version
 	}
 	for _, object := range objects {
-		if object.GetKind() == "ClusterRole" && slices.Contains(rolesOfOCM, object.GetName()) {
-			_, err := i.Dynamic.Resource(rbacv1.SchemeGroupVersion.WithResource("clusterroles")).Get(ctx, object.GetName(), metav1.GetOptions{})
-			if err == nil {
-				continue
-			}
-			if !apierrors.IsNotFound(err) {
-				return nil, false, err
-			}
-		}
-		if object.GetKind() == cli.KindAPIService {
-			elsewhere, err := cli.AggregatedElsewhere(ctx, i.Dynamic, object)
+		stays := true
+		switch {
+		case object.GetKind() == "ClusterRole" && slices.Contains(rolesOfOCM, object.GetName()):
+			role, err := cli.Optional(i.Kube.RbacV1().ClusterRoles().Get(ctx, object.GetName(), metav1.GetOptions{}))
 			if err != nil {
 				return nil, false, err
 			}
-			if elsewhere {
-				continue
+			stays = role == nil
+		case object.GetKind() == cli.KindAPIService:
+			elsewhere, err := i.ForwardsElsewhere(ctx, object)
+			if err != nil {
+				return nil, false, err
 			}
-			if version, moves := versions[object.GetName()]; moves {
-				forwarded, err := cli.Aggregated(ctx, i.Dynamic, version)
-				if err != nil {
+			stays = !elsewhere
+			if version, moves := versions[object.GetName()]; moves && stays {
+				if stays, err = i.Forwards(ctx, version); err != nil {
 					return nil, false, err
 				}
-				if !forwarded {
-					waiting = true
-					continue
-				}
+				waiting = waiting || !stays
 			}
 		}
-		kept = append(kept, object)
+		if stays {
+			kept = append(kept, object)
+		}
 	}
 	return kept, waiting, nil
 }
@@ -154,7 +146,7 @@ func (i *initializing) hiddenByProxyAccounts(ctx context.Context) ([]string, err
 	if err != nil {
 		return nil, err
 	}
-	if served, err := cli.Aggregated(ctx, i.Dynamic, version); err != nil || served {
+	if served, err := i.Forwards(ctx, version); err != nil || served {
 		return nil, err // they are hidden already
 	}
 	crds, err := i.Dynamic.Resource(handover.CustomResourceDefinitions).List(ctx, metav1.ListOptions{})

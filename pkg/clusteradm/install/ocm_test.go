@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
+	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
 
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/handover"
@@ -25,7 +26,7 @@ func TestProxyAccountsNamesWhatItHides(t *testing.T) {
 	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{handover.CustomResourceDefinitions: manifests.KindCRD + "List"},
 		definition("managedproxyconfigurations", "proxy.open-cluster-management.io", "v1alpha1"),
 		definition("others", "proxy.open-cluster-management.io", "v1"), definition("widgets", "example.com", "v1alpha1"))
-	reasons, err := (&initializing{Clients: &cli.Clients{Dynamic: client}}).hiddenByProxyAccounts(t.Context())
+	reasons, err := (&initializing{Clients: &cli.Clients{APIServices: aggregatorfake.NewSimpleClientset().ApiregistrationV1().APIServices(), Dynamic: client}}).hiddenByProxyAccounts(t.Context())
 	if err != nil || len(reasons) != 1 || !strings.Contains(reasons[0], "managedproxyconfigurations.proxy.open-cluster-management.io") {
 		t.Errorf("hiddenByProxyAccounts() = %q, %v, want managedproxyconfigurations only", reasons, err)
 	}

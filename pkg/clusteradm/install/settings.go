@@ -33,7 +33,6 @@ const (
 	localAgent   = "system:serviceaccount:" + manifests.AgentNamespace + ":" + manifests.AgentName
 )
 
-// hubSettings are the settings of a hub.
 type hubSettings struct {
 	drivers     []registerv1alpha1.RegistrationDriver
 	arn         *irsa.ARN
@@ -225,9 +224,8 @@ func (h *hubSettings) build(k *types.Kustomization) ([]*unstructured.Unstructure
 	return objects, program.SetRole(objects, manifests.ServerName, h.roleARN)
 }
 
-// objects returns all objects of a hub: those of access, and the objects that run and expose the
-// server. They equal the result of kubectl kustomize for artifacts/deploy with the same components,
-// except for the settings.
+// objects returns all objects of a hub: those of access, and the objects that run and expose the server. They equal the
+// result of kubectl kustomize for artifacts/deploy with the same components, except for the settings.
 func (h *hubSettings) objects() ([]*unstructured.Unstructured, error) {
 	k := &types.Kustomization{Resources: []string{"deploy/base"}}
 	for component, used := range map[string]bool{

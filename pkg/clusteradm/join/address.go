@@ -70,7 +70,6 @@ func (a *Address) Complete() []error {
 	return append(errs, a.readAuthority())
 }
 
-// readAuthority reads the certificates that verify the hub from the flags.
 func (a *Address) readAuthority() error {
 	var content []byte
 	var err error
@@ -163,7 +162,6 @@ func (a *Address) discover(ctx context.Context, env cli.Environment) error {
 	return nil
 }
 
-// publishedAuthority reads the certificates from the kubeconfig of cluster-info.
 func publishedAuthority(kubeconfig string) ([]byte, error) {
 	config, err := clientcmd.Load([]byte(kubeconfig))
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"path"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -50,12 +49,9 @@ type Credentials struct {
 // ReadCredentials reads a Secret of the agent in a namespace. It returns nil if the Secret does not exist or cannot be read,
 // and an error with the credentials if their kubeconfig is damaged.
 func ReadCredentials(ctx context.Context, kube kubernetes.Interface, namespace, name string) (*Credentials, error) {
-	secret, err := kube.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the Secret %s in %s: %w", name, namespace, err)
+	secret, err := cli.Optional(kube.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{}))
+	if err != nil || secret == nil {
+		return nil, cli.Prefix(err, "the Secret %s in %s", name, namespace)
 	}
 	c := &Credentials{namespace: namespace, Cluster: string(secret.Data[clusterNameKey]), hubHash: string(secret.Data[hubHashKey]), data: secret.Data}
 	content := secret.Data[manifests.KubeconfigKey]
@@ -112,8 +108,7 @@ func (c *Credentials) Config(ctx context.Context, managed *cli.Clients) (*rest.C
 	return config, err
 }
 
-// content returns the data of a field, or the value of the key of the Secret that is
-// mounted as the file.
+// content returns the data of a field, or the value of the key of the Secret that is mounted as the file.
 func (c *Credentials) content(data []byte, file string) []byte {
 	if len(data) > 0 || file == "" {
 		return data

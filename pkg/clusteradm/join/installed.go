@@ -14,7 +14,6 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 )
 
-// installedAgent is the agent that a managed cluster runs, with the settings that join has flags for.
 type installedAgent struct {
 	*program.Installed
 	settings agentSettings

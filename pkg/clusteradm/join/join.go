@@ -38,7 +38,6 @@ const joinExample = `  # The command that clusteradm get join-command prints on 
   # A new token for an installed agent. Everything else stays as it is
   clusteradm join --hub-token TOKEN`
 
-// joining is the commands clusteradm join and clusteradm upgrade agent.
 type joining struct {
 	cli.Environment
 	*cli.Clients
@@ -114,7 +113,6 @@ func (j *joining) addFlags(flags *pflag.FlagSet, wait string) {
 	j.AddFlags(flags, "agent", wait)
 }
 
-// complete checks the flags and sets the defaults.
 func (j *joining) complete() error {
 	var errs []error
 	if !j.keepSecret {
@@ -198,7 +196,7 @@ func (j *joining) run(ctx context.Context, _ []string) error {
 	if err := j.sameCluster(); err != nil {
 		return err
 	}
-	if j.settings.noWorks, err = cli.Aggregated(ctx, j.Dynamic, workv1.SchemeGroupVersion); err != nil {
+	if j.settings.noWorks, err = j.Forwards(ctx, workv1.SchemeGroupVersion); err != nil {
 		return err
 	}
 	var hub versioned.Interface
@@ -246,7 +244,6 @@ func (j *joining) checkHub(ctx context.Context) (versioned.Interface, error) {
 	return hub, err
 }
 
-// objects returns the objects to install.
 func (j *joining) objects() ([]*unstructured.Unstructured, error) {
 	objects, err := j.settings.objects(j.agent == program.Deploy)
 	if err != nil || j.installed == nil || j.Reset || j.agent != program.Deploy {
@@ -323,7 +320,6 @@ func (j *joining) await(ctx context.Context, hub versioned.Interface) error {
 	})
 }
 
-// next prints the next steps.
 func (j *joining) next(ctx context.Context) {
 	if j.agent == program.External {
 		j.Say("\nStore key %[2]s of Secret %[3]s in namespace %[4]s in the file %[1]s, and start the agent with\n\n    agent %[5]s",

@@ -41,16 +41,14 @@ func setNotAccepted(ctx context.Context, clusters clusterclient.ManagedClusterIn
 	return err
 }
 
-// accountsSelector selects the ServiceAccounts that the agent of a cluster created for its
-// hub.
+// accountsSelector selects the ServiceAccounts that the agent of a cluster created for its hub.
 func accountsSelector(hubHash, cluster string) string {
 	sum := sha256.Sum256([]byte(hubHash + "/" + cluster))
 	return authenticationv1beta1.ManagedServiceAccountLabel + "=" + hex.EncodeToString(sum[:])[:40]
 }
 
-// remove removes the agent from the cluster. It removes the workload first and its
-// permissions next, so that the agent cannot restore objects, and then all other objects.
-// Objects that agents of other hubs use remain.
+// remove removes the agent from the cluster. It removes the workload first and its permissions next, so that the agent
+// cannot restore objects, and then all other objects. Objects that agents of other hubs use remain.
 func (u *unjoining) remove(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, program.DefaultTimeout)
 	defer cancel()
@@ -105,8 +103,7 @@ func (u *unjoining) remove(ctx context.Context) error {
 	return u.removeNamespaces(ctx, namespaces, others)
 }
 
-// otherAgents returns the number of agents in other namespaces that are bound to the
-// agent's role.
+// otherAgents returns the number of agents in other namespaces that are bound to the agent's role.
 func (u *unjoining) otherAgents(ctx context.Context) (int, error) {
 	bindings, err := u.Kube.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -151,7 +148,6 @@ func (u *unjoining) purgeRecords(ctx context.Context, others int) error {
 	return u.applier.Remove(ctx, objects...)
 }
 
-// removeNamespaces removes the namespaces that clusteradm created and no other agent uses.
 func (u *unjoining) removeNamespaces(ctx context.Context, namespaces []*unstructured.Unstructured, others int) error {
 	var errs []error
 	for _, object := range namespaces {

@@ -18,7 +18,6 @@ const (
 	bootstrapKubeconfigFile = "/etc/bootstrap/kubeconfig"
 )
 
-// agentSettings are the settings with which a managed cluster joins a hub.
 type agentSettings struct {
 	cluster   string
 	namespace string
@@ -30,9 +29,8 @@ type agentSettings struct {
 	roleARN string
 	// secret is the bootstrap Secret, or nil if it stays as it is.
 	secret *unstructured.Unstructured
-	// noWorks is true if the cluster is a hub whose server serves the API group of
-	// ManifestWorks. The agent cannot keep its records there, because their CRD would hide
-	// the discovery of that server.
+	// noWorks is true if the cluster is a hub whose server serves the API group of ManifestWorks. The agent cannot keep
+	// its records there, because their CRD would hide the discovery of that server.
 	noWorks bool
 }
 
@@ -53,8 +51,7 @@ func (a *agentSettings) arguments() []string {
 	return args
 }
 
-// objects returns the objects on the managed cluster, without the Deployment of the agent if the
-// agent runs elsewhere.
+// objects returns the objects on the managed cluster, without the Deployment of the agent if the agent runs elsewhere.
 func (a *agentSettings) objects(deploy bool) ([]*unstructured.Unstructured, error) {
 	path := "agent/managed"
 	if deploy {
@@ -91,15 +88,13 @@ func (a *agentSettings) objects(deploy bool) ([]*unstructured.Unstructured, erro
 	return objects, nil
 }
 
-// Manifests returns the objects that an agent in this namespace needs, except its
-// Deployment and its Secret.
+// Manifests returns the objects that an agent in this namespace needs, except its Deployment and its Secret.
 func Manifests(namespace string) ([]*unstructured.Unstructured, error) {
 	return build("agent/managed", namespace)
 }
 
-// build returns the objects of a directory of the agent, moved to a namespace. If it is not
-// the default one, the names of bindings outside of the namespace contain it. Agents share the
-// roles, and each agent has its own bindings.
+// build returns the objects of a directory of the agent, moved to a namespace. If it is not the default one, the names
+// of bindings outside of the namespace contain it. Agents share the roles, and each agent has its own bindings.
 func build(path, namespace string) ([]*unstructured.Unstructured, error) {
 	objects, err := manifests.Read(path)
 	if err != nil {

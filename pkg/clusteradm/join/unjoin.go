@@ -27,7 +27,6 @@ const unjoinExample = `  # Leave the hub
   # The hub is gone permanently
   clusteradm unjoin --cluster-name cluster1 --force`
 
-// unjoining is the command clusteradm unjoin.
 type unjoining struct {
 	cli.Environment
 	*cli.Clients
@@ -122,8 +121,7 @@ func (u *unjoining) check(ctx context.Context) (*Credentials, error) {
 	return credentials, nil
 }
 
-// leave revokes the acceptance on the hub, and waits until the agent has removed its
-// objects.
+// leave revokes the acceptance on the hub, and waits until the agent has removed its objects.
 func (u *unjoining) leave(ctx context.Context, credentials *Credentials) error {
 	if !credentials.Complete() {
 		u.Say("the agent has not joined the hub yet. If ManagedCluster %[1]s exists on the hub, an administrator can remove it: kubectl delete managedclusters.cluster.open-cluster-management.io %[1]s", u.cluster)
@@ -157,7 +155,6 @@ func (u *unjoining) leave(ctx context.Context, credentials *Credentials) error {
 	return nil
 }
 
-// tell revokes the acceptance with the credentials of the cluster itself.
 func (u *unjoining) tell(ctx context.Context, credentials *Credentials) error {
 	var config *rest.Config
 	var err error

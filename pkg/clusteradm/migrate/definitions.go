@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -34,7 +33,7 @@ const (
 // changeDefinition changes the CustomResourceDefinition of a kind unless change returns false, again while others change it.
 func (m *migration) changeDefinition(ctx context.Context, kind *handover.CustomKind, change func(crd *unstructured.Unstructured) (bool, error)) error {
 	client := m.Dynamic.Resource(handover.CustomResourceDefinitions)
-	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	return cli.Prefix(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		crd, err := client.Get(ctx, kind.CRD.GetName(), metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -44,10 +43,7 @@ func (m *migration) changeDefinition(ctx context.Context, kind *handover.CustomK
 		}
 		_, err = client.Update(ctx, crd, metav1.UpdateOptions{FieldManager: cli.FieldManager})
 		return err
-	}); err != nil {
-		return fmt.Errorf("customresourcedefinitions/%s: %w", kind.CRD.GetName(), err)
-	}
-	return nil
+	}), "customresourcedefinitions/%s", kind.CRD.GetName())
 }
 
 // keepVersions adds or removes the version by which the objects of a CustomResourceDefinition stay accessible. A
@@ -60,18 +56,15 @@ func (m *migration) keepVersions(ctx context.Context, keep bool) error {
 			return err
 		}
 	}
-	if !keep {
-		return nil
-	}
-	for _, kind := range m.kinds {
-		if err := cli.Poll(ctx, func(ctx context.Context) (string, error) {
-			_, err := m.Dynamic.Resource(kind.Kept()).List(ctx, metav1.ListOptions{Limit: 1})
+	for i := 0; keep && i < len(m.kinds); i++ {
+		if err := cli.Prefix(cli.Poll(ctx, func(ctx context.Context) (string, error) {
+			_, err := m.Dynamic.Resource(m.kinds[i].Kept()).List(ctx, metav1.ListOptions{Limit: 1})
 			if apierrors.IsNotFound(err) {
 				return err.Error(), nil
 			}
 			return "", err
-		}); err != nil {
-			return fmt.Errorf("waiting for version %s of %s: %w", handover.KeptVersion, kind.Resource.GroupResource(), err)
+		}), "waiting for version %s of %s", handover.KeptVersion, m.kinds[i].Resource.GroupResource()); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -169,19 +162,10 @@ func (m *migration) deleteKept(ctx context.Context) error {
 func (m *migration) endWatches(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, watchesEndTimeout)
 	defer cancel()
-	group, running := errgroup.WithContext(ctx)
-	for _, kind := range m.kinds {
-		group.Go(func() error { return m.endWatchesOf(running, kind) })
-	}
-	if err := group.Wait(); err != nil {
+	if err := cli.ForEach(m.kinds, func(kind *handover.CustomKind) error { return m.endWatchesOf(ctx, kind) }); err != nil {
 		return err
 	}
-	select {
-	case <-time.After(otherAPIServers):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return cli.Sleep(ctx, otherAPIServers)
 }
 
 // endWatchesOf returns after a watch of the kept version has ended: the hub ends the watches of all versions at once.
@@ -229,7 +213,6 @@ func describeKept(crd *unstructured.Unstructured) (bool, error) {
 // withoutFinalizers is a patch that removes the finalizers of an object, for which no controller is left.
 var withoutFinalizers = []byte(`{"metadata":{"finalizers":null}}`)
 
-// releaseKept removes the finalizers of kept objects.
 func (m *migration) releaseKept(ctx context.Context) error {
 	for _, kind := range m.kinds {
 		objects, err := handover.ListAll(ctx, m.Dynamic, kind.Kept())
@@ -248,10 +231,7 @@ func (m *migration) releaseKept(ctx context.Context) error {
 					Patch(ctx, object.GetName(), types.MergePatchType, withoutFinalizers, metav1.PatchOptions{FieldManager: cli.FieldManager})
 				return err
 			})
-			if cli.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("release %s: %w", manifests.Display(object), err)
-			}
-			return nil
+			return cli.Prefix(cli.IgnoreNotFound(err), "release %s", manifests.Display(object))
 		}); err != nil {
 			return err
 		}
@@ -267,13 +247,13 @@ func (m *migration) deleteDefinitions(ctx context.Context) error {
 		}
 	}
 	for _, kind := range m.kinds {
-		if err := cli.Poll(ctx, func(ctx context.Context) (string, error) {
+		if err := cli.Prefix(cli.Poll(ctx, func(ctx context.Context) (string, error) {
 			if _, err := client.Get(ctx, kind.CRD.GetName(), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 				return "its objects are being deleted", err
 			}
 			return "", nil
-		}); err != nil {
-			return fmt.Errorf("customresourcedefinitions/%s: %w", kind.CRD.GetName(), err)
+		}), "customresourcedefinitions/%s", kind.CRD.GetName()); err != nil {
+			return err
 		}
 	}
 	return nil

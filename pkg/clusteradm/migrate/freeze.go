@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -19,7 +18,7 @@ import (
 const (
 	// keepPolicy refuses writes of objects that CustomResourceDefinitions keep after a migration.
 	keepPolicy = "hub-apiserver-migration-kept"
-	// accountPolicy refuses writes of the Secrets of ManagedServiceAccounts.
+	// accountPolicy refuses writes of the Secrets of ManagedServiceAccounts, whose owners change.
 	accountPolicy = "hub-apiserver-migration-secrets"
 	accountLabel  = "authentication.open-cluster-management.io/is-managed-serviceaccount"
 
@@ -46,7 +45,7 @@ func (m *migration) applyPolicy(ctx context.Context, name, message string, rule 
 			Validations:     []admissionregistrationv1.Validation{{Expression: "false", Message: message}},
 		},
 	}, metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
+	if cli.IgnoreAlreadyExists(err) != nil {
 		return err
 	}
 	_, err = client.ValidatingAdmissionPolicyBindings().Create(ctx, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
@@ -55,10 +54,7 @@ func (m *migration) applyPolicy(ctx context.Context, name, message string, rule 
 			PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
 		},
 	}, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		return nil
-	}
-	return err
+	return cli.IgnoreAlreadyExists(err)
 }
 
 func (m *migration) removePolicies(ctx context.Context, names ...string) error {
@@ -100,7 +96,7 @@ func (m *migration) freeze(ctx context.Context) error {
 			continue
 		}
 		object := &objects.Items[0]
-		if err := cli.Poll(ctx, func(ctx context.Context) (string, error) {
+		if err := cli.Prefix(cli.Poll(ctx, func(ctx context.Context) (string, error) {
 			err := m.caller.Resource(kind.Served()).Namespace(object.GetNamespace()).Delete(ctx, object.GetName(), metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
 			switch {
 			case err == nil:
@@ -109,20 +105,14 @@ func (m *migration) freeze(ctx context.Context) error {
 				return "", nil
 			}
 			return err.Error(), nil
-		}); err != nil {
-			return fmt.Errorf("waiting until writes of %s are refused: %w", kind.Resource.GroupResource(), err)
+		}), "waiting until writes of %s are refused", kind.Resource.GroupResource()); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// freezeSecrets refuses writes of the Secrets of ManagedServiceAccounts, whose owners change.
 func (m *migration) freezeSecrets(ctx context.Context) error {
 	return m.applyPolicy(ctx, accountPolicy, freezeMessage, admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"secrets"}},
 		&metav1.LabelSelector{MatchLabels: map[string]string{accountLabel: "true"}})
-}
-
-// keepUnchanged refuses writes of the objects that the CustomResourceDefinitions keep.
-func (m *migration) keepUnchanged(ctx context.Context) error {
-	return m.applyPolicy(ctx, keepPolicy, keepMessage, m.writes(handover.KeptVersion), nil)
 }

@@ -41,7 +41,6 @@ const migrateExample = `  # Move a hub that runs OCM to the server
   clusteradm migrate --to crds --dry-run
   clusteradm migrate --to crds`
 
-// migration moves the objects of a hub.
 type migration struct {
 	cli.Environment
 	// Clients have the identity of the migration, because nobody else may write.
@@ -106,7 +105,7 @@ func (m *migration) run(ctx context.Context, _ []string) error {
 	}
 	switch {
 	case len(findings) > 0:
-		return m.refuse(findings)
+		return m.Refuse(findings)
 	case m.dryRun:
 		return m.check(ctx)
 	case m.finish:
@@ -148,12 +147,12 @@ func (m *migration) prepare(ctx context.Context) ([]cli.Finding, error) {
 		return nil, errors.New("the hub has no CustomResourceDefinitions of OCM: there is nothing to migrate")
 	}
 	name := cli.APIServiceName(migrationv1alpha1.SchemeGroupVersion)
-	service, err := m.Dynamic.Resource(cli.APIServices).Get(ctx, name, metav1.GetOptions{})
+	service, err := cli.Optional(m.APIServices.Get(ctx, name, metav1.GetOptions{}))
 	switch {
-	case apierrors.IsNotFound(err):
-		findings = append(findings, cli.Bad("server", "it is not installed", "clusteradm init --before-migration --wait"))
 	case err != nil:
 		return nil, err
+	case service == nil:
+		findings = append(findings, cli.Bad("server", "it is not installed", "clusteradm init --before-migration --wait"))
 	case m.to == toCRDs && !m.anyForwarded(ctx):
 		// What is left of the migration does not need the server.
 	default:
@@ -178,7 +177,7 @@ func (m *migration) anyForwarded(ctx context.Context) bool {
 func (m *migration) pending(ctx context.Context) ([]*handover.CustomKind, error) {
 	var pending []*handover.CustomKind
 	for _, kind := range m.kinds {
-		forwarded, err := cli.Aggregated(ctx, m.Dynamic, kind.Version)
+		forwarded, err := m.Forwards(ctx, kind.Version)
 		if err != nil {
 			return nil, err
 		}
@@ -209,11 +208,9 @@ func (m *migration) hiddenKinds(ctx context.Context) ([]cli.Finding, error) {
 		if i < 0 {
 			continue
 		}
-		forwarded, err := cli.Aggregated(ctx, m.Dynamic, versions[i])
-		if err != nil {
+		if forwarded, err := m.Forwards(ctx, versions[i]); err != nil {
 			return nil, err
-		}
-		if forwarded {
+		} else if forwarded {
 			continue
 		}
 		resource, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "plural")
@@ -226,10 +223,6 @@ func (m *migration) hiddenKinds(ctx context.Context) ([]cli.Finding, error) {
 		}
 	}
 	return findings, nil
-}
-
-func (m *migration) refuse(findings []cli.Finding) error {
-	return handover.Refuse(m.Environment, findings)
 }
 
 // check makes all checks of a migration and changes nothing.
@@ -246,12 +239,8 @@ func (m *migration) check(ctx context.Context) error {
 		return m.possible(m.copied(m.copyToServer(ctx, pending, metav1.DryRunAll)))
 	}
 	for _, kind := range m.kinds {
-		_, err := m.Dynamic.Resource(kind.Kept()).List(ctx, metav1.ListOptions{Limit: 1})
-		if apierrors.IsNotFound(err) {
+		if !handover.HasVersion(kind.CRD, kind.Kept().GroupVersion()) {
 			return fmt.Errorf("customresourcedefinitions/%s has no version %s, without which nothing can be checked: it was created or changed after the migration. Run the command without --dry-run, which adds the version first and refuses what cannot be stored", kind.CRD.GetName(), handover.KeptVersion)
-		}
-		if err != nil {
-			return err
 		}
 	}
 	return m.possible(m.copied(m.copyFromServer(ctx, metav1.DryRunAll)))
@@ -274,10 +263,9 @@ func (m *migration) copied(counts map[string]int, findings []cli.Finding, err er
 			m.Say("%6d %s", count, kind.Resource.GroupResource())
 		}
 	}
-	return m.refuse(findings)
+	return m.Refuse(findings)
 }
 
-// steps runs the steps of a migration.
 func (m *migration) steps(ctx context.Context, steps []handover.Step) error {
 	return handover.RunSteps(ctx, m.Environment, "run the command again to continue, or with the other value of --to to return", steps)
 }

@@ -12,7 +12,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
@@ -64,7 +63,6 @@ func (m *migration) stopControllers(ctx context.Context) error {
 	return m.removeWebhooks(ctx)
 }
 
-// startControllers reverts stopControllers.
 func (m *migration) startControllers(ctx context.Context) error {
 	err := m.scale(ctx, "started", func(deployment *appsv1.Deployment) (bool, error) {
 		saved, found := deployment.Annotations[replicasAnnotation]
@@ -87,34 +85,25 @@ func (m *migration) scale(ctx context.Context, done string, change func(*appsv1.
 	var errs []error
 	for _, name := range m.stop {
 		namespace, name, _ := strings.Cut(name, "/")
-		changed, err := m.changeDeployment(ctx, namespace, name, change)
-		if cli.IgnoreNotFound(err) != nil {
-			errs = append(errs, fmt.Errorf("deployment/%s in %s: %w", name, namespace, err))
-		} else if changed {
-			m.Say("deployment/%s in %s %s", name, namespace, done)
-		}
+		deployments := m.Kube.AppsV1().Deployments(namespace)
+		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			deployment, err := deployments.Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if changed, err := change(deployment); err != nil || !changed {
+				return err
+			}
+			if _, err = deployments.Update(ctx, deployment, metav1.UpdateOptions{}); err == nil {
+				m.Say("deployment/%s in %s %s", name, namespace, done)
+			}
+			return err
+		})
+		errs = append(errs, cli.Prefix(cli.IgnoreNotFound(err), "deployment/%s in %s", name, namespace))
 	}
 	return errors.Join(errs...)
 }
 
-// changeDeployment changes a Deployment unless change returns false, again while others change it.
-func (m *migration) changeDeployment(ctx context.Context, namespace, name string, change func(*appsv1.Deployment) (bool, error)) (changed bool, err error) {
-	deployments := m.Kube.AppsV1().Deployments(namespace)
-	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		deployment, err := deployments.Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if changed, err = change(deployment); err != nil || !changed {
-			return err
-		}
-		_, err = deployments.Update(ctx, deployment, metav1.UpdateOptions{})
-		return err
-	})
-	return changed, err
-}
-
-// webhookConfigurations are the kinds of webhooks that a migration removes.
 var webhookConfigurations = []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"}
 
 func (m *migration) webhooks(resource string) dynamic.ResourceInterface {
@@ -141,15 +130,19 @@ func (m *migration) removeWebhooks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	found := map[string][]unstructured.Unstructured{}
+	found := map[string]*unstructured.Unstructured{}
 	for _, resource := range webhookConfigurations {
 		list, err := m.webhooks(resource).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
-		found[resource] = slices.DeleteFunc(list.Items, func(config unstructured.Unstructured) bool { return !calls(&config) })
-		for i := range found[resource] {
-			config := found[resource][i].DeepCopy()
+		for i := range list.Items {
+			config := &list.Items[i]
+			if !calls(config) {
+				continue
+			}
+			key := resource + "." + config.GetName()
+			found[key] = config
 			config.SetResourceVersion("")
 			config.SetUID("")
 			config.SetManagedFields(nil)
@@ -157,7 +150,7 @@ func (m *migration) removeWebhooks(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			saved[resource+"."+config.GetName()] = string(content)
+			saved[key] = string(content)
 		}
 	}
 	if len(saved) == 0 {
@@ -167,13 +160,12 @@ func (m *migration) removeWebhooks(ctx context.Context) error {
 		metav1.ApplyOptions{FieldManager: cli.FieldManager, Force: true}); err != nil {
 		return err
 	}
-	for resource, configs := range found {
-		for i := range configs {
-			if err := m.webhooks(resource).Delete(ctx, configs[i].GetName(), metav1.DeleteOptions{}); cli.IgnoreNotFound(err) != nil {
-				return err
-			}
-			m.Say("%s removed", manifests.Display(&configs[i]))
+	for key, config := range found {
+		resource, name, _ := strings.Cut(key, ".")
+		if err := m.webhooks(resource).Delete(ctx, name, metav1.DeleteOptions{}); cli.IgnoreNotFound(err) != nil {
+			return err
 		}
+		m.Say("%s removed", manifests.Display(config))
 	}
 	return nil
 }
@@ -200,7 +192,7 @@ func (m *migration) restoreWebhooks(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("configmap/%s in %s: %s is not a saved webhook", savedWebhooks, manifests.HubNamespace, key))
 			continue
 		}
-		if _, err := m.webhooks(resource).Create(ctx, config, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		if _, err := m.webhooks(resource).Create(ctx, config, metav1.CreateOptions{}); cli.IgnoreAlreadyExists(err) != nil {
 			errs = append(errs, fmt.Errorf("configmap/%s in %s: %s: %w", savedWebhooks, manifests.HubNamespace, key, err))
 		}
 	}
@@ -221,10 +213,7 @@ func (m *migration) grantUpstreamAgents(ctx context.Context) error {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: upstreamRole},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: clusterv1.AllAgentsGroup}},
 	}, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		return nil
-	}
-	return err
+	return cli.IgnoreAlreadyExists(err)
 }
 
 func (m *migration) revokeUpstreamAgents(ctx context.Context) error {

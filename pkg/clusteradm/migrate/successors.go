@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -41,6 +39,10 @@ type successor struct {
 	Permission string    `json:"permission"`
 	UID        types.UID `json:"uid"`
 	Former     string    `json:"former"`
+
+	// why is the reason why the former ManifestWork is not replaced yet, and wait is true if that may change soon.
+	why  string
+	wait bool
 }
 
 // name is the name that the controller of OCM expects.
@@ -108,16 +110,12 @@ func (s successor) foreign(work *unstructured.Unstructured) string {
 	return ""
 }
 
-// successors returns the recorded successors.
 func (m *migration) successors(ctx context.Context) ([]successor, error) {
 	var all []successor
 	for i := 0; ; i++ {
-		record, err := m.Kube.CoreV1().ConfigMaps(manifests.HubNamespace).Get(ctx, successorRecord+strconv.Itoa(i), metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return all, nil
-		}
-		if err != nil {
-			return nil, err
+		record, err := cli.Optional(m.Kube.CoreV1().ConfigMaps(manifests.HubNamespace).Get(ctx, successorRecord+strconv.Itoa(i), metav1.GetOptions{}))
+		if err != nil || record == nil {
+			return all, err
 		}
 		var part []successor
 		if err := json.Unmarshal([]byte(record.Data["successors"]), &part); err != nil {
@@ -146,12 +144,8 @@ func (m *migration) recordSuccessors(ctx context.Context, all []successor) error
 		next++
 	}
 	for ; ; next++ {
-		err := records.Delete(ctx, successorRecord+strconv.Itoa(next), metav1.DeleteOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		if err != nil {
-			return err
+		if err := records.Delete(ctx, successorRecord+strconv.Itoa(next), metav1.DeleteOptions{}); err != nil {
+			return cli.IgnoreNotFound(err)
 		}
 	}
 }
@@ -163,40 +157,30 @@ func (m *migration) finishSuccessors(ctx context.Context) error {
 	if err != nil || len(recorded) == 0 {
 		return err
 	}
-	var mu sync.Mutex
-	left, waiting := map[successor]string{}, recorded
+	var waiting []*successor
+	for i := range recorded {
+		waiting = append(waiting, &recorded[i])
+	}
 	for progress := time.Now(); len(waiting) > 0 && time.Since(progress) < m.patience; {
-		var next []successor
-		_ = cli.ForEach(waiting, func(s successor) error { // errors are findings
-			why, wait, err := m.advance(ctx, s)
-			if err != nil {
-				why, wait = err.Error(), cli.Temporary(err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if delete(left, s); why != "" {
-				left[s] = why
-			}
-			if wait {
-				next = append(next, s)
+		_ = cli.ForEach(waiting, func(s *successor) (err error) { // errors are findings
+			if s.why, s.wait, err = m.advance(ctx, s); err != nil {
+				s.why, s.wait = err.Error(), cli.Temporary(err)
 			}
 			return nil
 		})
-		if len(next) < len(waiting) {
+		before := len(waiting)
+		if waiting = slices.DeleteFunc(waiting, func(s *successor) bool { return !s.wait }); len(waiting) < before {
 			progress = time.Now()
 		}
-		if waiting = next; len(waiting) == 0 {
-			break
-		}
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-			return ctx.Err()
+		if len(waiting) > 0 {
+			if err := cli.Sleep(ctx, time.Second); err != nil {
+				return err
+			}
 		}
 	}
-	recorded = slices.DeleteFunc(recorded, func(s successor) bool { return left[s] == "" })
+	recorded = slices.DeleteFunc(recorded, func(s successor) bool { return s.why == "" })
 	for _, s := range recorded {
-		m.left = append(m.left, cli.Bad("manifestworks/"+s.Former+" in "+s.Namespace, left[s],
+		m.left = append(m.left, cli.Bad("manifestworks/"+s.Former+" in "+s.Namespace, s.why,
 			"correct this, such as by starting the agent, and run the command again; or delete the ManifestWork with spec.deleteOption.propagationPolicy Orphan"))
 	}
 	return m.recordSuccessors(ctx, recorded)
@@ -204,13 +188,13 @@ func (m *migration) finishSuccessors(ctx context.Context) error {
 
 // advance takes the next step of a successor. It returns why the former ManifestWork is not replaced yet, or an empty
 // string, and whether it is worth waiting.
-func (m *migration) advance(ctx context.Context, s successor) (why string, wait bool, err error) {
+func (m *migration) advance(ctx context.Context, s *successor) (why string, wait bool, err error) {
 	works := m.Dynamic.Resource(workv1.SchemeGroupVersion.WithResource("manifestworks")).Namespace(s.Namespace)
-	former, err := optional(works.Get(ctx, s.Former, metav1.GetOptions{}))
+	former, err := cli.Optional(works.Get(ctx, s.Former, metav1.GetOptions{}))
 	if err != nil {
 		return "", false, err
 	}
-	work, err := optional(works.Get(ctx, s.name(), metav1.GetOptions{}))
+	work, err := cli.Optional(works.Get(ctx, s.name(), metav1.GetOptions{}))
 	switch {
 	case err != nil:
 		return "", false, err
@@ -252,7 +236,6 @@ func (m *migration) advance(ctx context.Context, s successor) (why string, wait 
 	return "its agent has not released its objects yet", true, nil
 }
 
-// adopt gives a successor its owner.
 func (s successor) adopt(ctx context.Context, works dynamic.ResourceInterface, work *unstructured.Unstructured) (why string, wait bool, err error) {
 	owners := work.GetOwnerReferences()
 	if slices.ContainsFunc(owners, func(owner metav1.OwnerReference) bool { return owner.UID == s.UID }) {
@@ -268,14 +251,6 @@ func (s successor) adopt(ctx context.Context, works dynamic.ResourceInterface, w
 	return "", false, cli.IgnoreNotFound(err)
 }
 
-// optional returns nil for an object that does not exist.
-func optional(object *unstructured.Unstructured, err error) (*unstructured.Unstructured, error) {
-	if err != nil {
-		return nil, cli.IgnoreNotFound(err)
-	}
-	return object, nil
-}
-
 // sameManifests reports whether two ManifestWorks deliver the same objects in the same way.
 func sameManifests(a, b *unstructured.Unstructured) bool {
 	spec := func(work *unstructured.Unstructured) map[string]any {
@@ -288,11 +263,16 @@ func sameManifests(a, b *unstructured.Unstructured) bool {
 
 // notApplied returns why a ManifestWork is not applied, or an empty string.
 func notApplied(work *unstructured.Unstructured) string {
-	switch condition := cli.Condition(work, workv1.WorkApplied); {
-	case condition == nil:
-		return "its agent has not applied it yet"
-	case condition["status"] != string(metav1.ConditionTrue):
-		return fmt.Sprintf("it is not applied: %v", condition["message"])
+	conditions, _, _ := unstructured.NestedSlice(work.Object, "status", "conditions")
+	for _, entry := range conditions {
+		condition, ok := entry.(map[string]any)
+		switch {
+		case !ok || condition["type"] != workv1.WorkApplied:
+		case condition["status"] != string(metav1.ConditionTrue):
+			return fmt.Sprintf("it is not applied: %v", condition["message"])
+		default:
+			return ""
+		}
 	}
-	return ""
+	return "its agent has not applied it yet"
 }

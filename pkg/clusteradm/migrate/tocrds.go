@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
-	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -61,12 +60,11 @@ func (m *migration) moveToCRDs(ctx context.Context) error {
 		}
 		steps = append(steps,
 			handover.Step{Name: "wait until all watches of the server have ended", Run: func(ctx context.Context) error { return handover.WaitNoticed(ctx, m.Kube) }},
-			handover.Step{Name: "release the Secrets of accounts that have another UID", Run: m.detachSecrets},
 			closing,
 			handover.Step{Name: "serve requests from the CustomResourceDefinitions", Run: m.serveLocally})
 	}
 	if err := m.steps(ctx, append(steps,
-		handover.Step{Name: "assign the Secrets to their accounts", Run: m.attachSecrets},
+		handover.Step{Name: "assign the Secrets to their accounts", Run: m.assignSecrets},
 		handover.Step{Name: "stop the server", Run: m.stopServer},
 		handover.Step{Name: "accept writes", Run: func(ctx context.Context) error {
 			return m.removePolicies(ctx, accountPolicy, keepPolicy, handover.FreezePolicy)
@@ -78,7 +76,7 @@ func (m *migration) moveToCRDs(ctx context.Context) error {
 	)); err != nil {
 		return err
 	}
-	return m.refuse(m.left)
+	return m.Refuse(m.left)
 }
 
 // checkBack refuses to begin with objects that the CustomResourceDefinitions would refuse, while nothing has changed yet.
@@ -88,17 +86,14 @@ func (m *migration) checkBack(ctx context.Context) error {
 		return err
 	}
 	// The copy reports the others.
-	return m.refuse(slices.DeleteFunc(findings, func(f cli.Finding) bool { return f.State != cli.StateBad }))
+	return m.Refuse(slices.DeleteFunc(findings, func(f cli.Finding) bool { return f.State != cli.StateBad }))
 }
 
 // stopServer stops the server, so that its watches end and clients read the CustomResourceDefinitions. Its data stay.
 func (m *migration) stopServer(ctx context.Context) error {
 	if err := cli.Persist(ctx, func(ctx context.Context) error {
-		_, err := m.changeDeployment(ctx, manifests.HubNamespace, manifests.ServerName, func(deployment *appsv1.Deployment) (bool, error) {
-			runs := ptr.Deref(deployment.Spec.Replicas, 1) > 0
-			deployment.Spec.Replicas = ptr.To[int32](0)
-			return runs, nil
-		})
+		_, err := m.Kube.AppsV1().Deployments(manifests.HubNamespace).Patch(ctx, manifests.ServerName, types.MergePatchType,
+			[]byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{FieldManager: cli.FieldManager})
 		return err
 	}); apierrors.IsNotFound(err) {
 		m.Say("the server does not run on the hub: stop it, so that clients notice that it no longer serves")
@@ -125,11 +120,10 @@ func (m *migration) copyFromServer(ctx context.Context, dryRun ...string) (map[s
 			return nil, nil, err
 		}
 	}
-	sortBySubject(c.findings)
+	cli.SortBySubject(c.findings)
 	return c.counts, c.findings, nil
 }
 
-// copying is one copy from the server to the CustomResourceDefinitions.
 type copying struct {
 	*migration
 	dryRun []string
@@ -198,14 +192,11 @@ func (c *copying) withdrawPending(wanted map[string]*unstructured.Unstructured) 
 	}
 }
 
-// writtenMetadata is the metadata that users and controllers write.
-var writtenMetadata = []string{"labels", "annotations", "finalizers", "ownerReferences"}
-
 // rewrite returns an object of the server as its CustomResourceDefinition stores it. Owners have been copied before.
 func (c *copying) rewrite(kind *handover.CustomKind, object *unstructured.Unstructured) *unstructured.Unstructured {
 	out := object.DeepCopy()
 	metadata := map[string]any{}
-	for _, field := range append([]string{"namespace", "name"}, writtenMetadata...) {
+	for _, field := range []string{"namespace", "name", "labels", "annotations", "finalizers", "ownerReferences"} {
 		if value, found, _ := unstructured.NestedFieldNoCopy(out.Object, "metadata", field); found {
 			metadata[field] = value
 		}
@@ -237,7 +228,7 @@ func (c *copying) copyObject(ctx context.Context, kind *handover.CustomKind, ser
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("copy %s: %w", manifests.Display(wanted), err)
+		return cli.Prefix(err, "copy %s", manifests.Display(wanted))
 	}
 	if len(lost) > 0 {
 		c.report(cli.Warning(manifests.Display(wanted), "its CustomResourceDefinition does not store "+cli.Some(lost), ""))
@@ -252,9 +243,7 @@ func (c *copying) copyObject(ctx context.Context, kind *handover.CustomKind, ser
 	}
 	if served.GetDeletionTimestamp() != nil && stored.GetDeletionTimestamp() == nil {
 		err := c.kept(kind, wanted).Delete(ctx, stored.GetName(), metav1.DeleteOptions{DryRun: c.dryRun, PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)})
-		if cli.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete %s: %w", manifests.Display(wanted), err)
-		}
+		return cli.Prefix(cli.IgnoreNotFound(err), "delete %s", manifests.Display(wanted))
 	}
 	return nil
 }
@@ -262,20 +251,18 @@ func (c *copying) copyObject(ctx context.Context, kind *handover.CustomKind, ser
 // store writes an object and its status. It returns the stored object, and the paths of what it does not contain.
 func (c *copying) store(ctx context.Context, kind *handover.CustomKind, wanted, kept *unstructured.Unstructured) (stored *unstructured.Unstructured, lost []string, err error) {
 	client := c.kept(kind, wanted)
-	stored = kept
 	if err := cli.Persist(ctx, func(ctx context.Context) (err error) {
-		switch {
-		case kept == nil:
+		if kept == nil {
 			stored, err = client.Create(ctx, wanted, metav1.CreateOptions{DryRun: c.dryRun, FieldManager: cli.FieldManager})
 			if apierrors.IsAlreadyExists(err) {
 				stored, err = client.Get(ctx, wanted.GetName(), metav1.GetOptions{})
 			}
-		case !handover.Equal(written(wanted), written(kept)):
-			update := wanted.DeepCopy()
-			update.SetUID(kept.GetUID())
-			update.SetResourceVersion(kept.GetResourceVersion())
-			stored, err = client.Update(ctx, update, metav1.UpdateOptions{DryRun: c.dryRun, FieldManager: cli.FieldManager})
+			return err
 		}
+		update := wanted.DeepCopy()
+		update.SetUID(kept.GetUID())
+		update.SetResourceVersion(kept.GetResourceVersion())
+		stored, err = client.Update(ctx, update, metav1.UpdateOptions{DryRun: c.dryRun, FieldManager: cli.FieldManager})
 		return err
 	}); err != nil {
 		return nil, nil, err
@@ -311,16 +298,6 @@ func (c *copying) report(f cli.Finding) {
 	c.findings = append(c.findings, f)
 }
 
-// written returns the spec of an object and the metadata that users and controllers write.
-func written(object *unstructured.Unstructured) map[string]any {
-	out := withoutStatus(object)
-	metadata, _ := object.Object["metadata"].(map[string]any)
-	metadata = maps.Clone(metadata)
-	maps.DeleteFunc(metadata, func(field string, _ any) bool { return !slices.Contains(writtenMetadata, field) })
-	out["metadata"] = metadata
-	return out
-}
-
 func withoutStatus(object *unstructured.Unstructured) map[string]any {
 	out := handover.Comparable(object.Object)
 	delete(out, "status")
@@ -352,8 +329,5 @@ func (c *copying) removeKept(ctx context.Context, kind *handover.CustomKind, kep
 		c.report(cli.Bad(manifests.Display(kept), "the server does not have it, and it cannot be removed: "+err.Error(), "correct the object in version "+handover.KeptVersion))
 		return nil
 	}
-	if cli.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("remove %s: %w", manifests.Display(kept), err)
-	}
-	return nil
+	return cli.Prefix(cli.IgnoreNotFound(err), "remove %s", manifests.Display(kept))
 }

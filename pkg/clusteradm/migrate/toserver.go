@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
@@ -20,7 +20,13 @@ import (
 
 func (m *migration) moveToServer(ctx context.Context) error {
 	finish := []handover.Step{
-		{Name: "accept writes", Run: func(ctx context.Context) error { return m.removePolicies(ctx, handover.FreezePolicy) }},
+		{Name: "accept writes", Run: func(ctx context.Context) error {
+			// A migration back that was interrupted may have changed the UIDs of accounts.
+			if err := m.assignSecrets(ctx); err != nil {
+				return err
+			}
+			return m.removePolicies(ctx, accountPolicy, handover.FreezePolicy)
+		}},
 		{Name: "start the controllers of the server", Run: func(ctx context.Context) error { return handover.Release(ctx, m.Kube) }},
 	}
 	// Without a freeze, both sides may differ because the server has accepted writes since.
@@ -41,7 +47,8 @@ func (m *migration) moveToServer(ctx context.Context) error {
 		{Name: "copy the objects", Run: m.copyPending},
 		{Name: "forward requests to the server", Run: m.forward},
 		{Name: "keep the objects in the CustomResourceDefinitions, and end their watches", Run: func(ctx context.Context) error {
-			return errors.Join(m.keepUnchanged(ctx), m.keepVersions(ctx, true))
+			unchanged := m.applyPolicy(ctx, keepPolicy, keepMessage, m.writes(handover.KeptVersion), nil)
+			return errors.Join(unchanged, m.keepVersions(ctx, true))
 		}},
 		{Name: "compare both sides", Run: m.compare},
 		{Name: "grant upstream agents access to the server", Run: m.grantUpstreamAgents},
@@ -60,7 +67,7 @@ func (m *migration) checkPending(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return m.refuse(findings)
+	return m.Refuse(findings)
 }
 
 func (m *migration) copyPending(ctx context.Context) error {
@@ -76,21 +83,19 @@ func (m *migration) copyPending(ctx context.Context) error {
 
 // discard removes the objects of earlier attempts from the server.
 func (m *migration) discard(ctx context.Context, kinds []*handover.CustomKind) error {
-	discard := func(group, version, kind string) error {
-		if _, err := handover.Import(ctx, m.Dynamic, map[string]any{"discard": map[string]any{"group": group, "version": version, "kind": kind}}); err != nil {
-			return fmt.Errorf("discard %s: %w", kind, err)
-		}
-		return nil
+	discard := func(version schema.GroupVersion, kind string) error {
+		_, err := handover.Import(ctx, m.Dynamic, map[string]any{"discard": map[string]any{"group": version.Group, "version": version.Version, "kind": kind}})
+		return cli.Prefix(err, "discard %s", kind)
 	}
 	for _, kind := range kinds {
-		if err := discard(kind.Version.Group, kind.Version.Version, kind.Name); err != nil {
+		if err := discard(kind.Version, kind.Name); err != nil {
 			return err
 		}
 	}
-	if forwarded, err := cli.Aggregated(ctx, m.Dynamic, registerv1alpha1.SchemeGroupVersion); err != nil || forwarded {
+	if forwarded, err := m.Forwards(ctx, registerv1alpha1.SchemeGroupVersion); err != nil || forwarded {
 		return err
 	}
-	return discard(registerv1alpha1.GroupName, registerv1alpha1.SchemeGroupVersion.Version, handover.KindRegistration)
+	return discard(registerv1alpha1.SchemeGroupVersion, handover.KindRegistration)
 }
 
 // copyToServer copies the objects of the kinds to the server. In a dry run, the server only checks them. It returns
@@ -118,12 +123,8 @@ func (m *migration) copyToServer(ctx context.Context, kinds []*handover.CustomKi
 			return nil, nil, err
 		}
 	}
-	sortBySubject(findings)
+	cli.SortBySubject(findings)
 	return counts, findings, nil
-}
-
-func sortBySubject(findings []cli.Finding) {
-	slices.SortFunc(findings, func(a, b cli.Finding) int { return strings.Compare(a.Subject, b.Subject) })
 }
 
 // requestedByAnnotation names the creator of a ManagedCluster, who may request its first certificate.
@@ -183,5 +184,5 @@ func (m *migration) compare(ctx context.Context) error {
 			}
 		}
 	}
-	return m.refuse(findings)
+	return m.Refuse(findings)
 }

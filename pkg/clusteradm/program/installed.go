@@ -9,7 +9,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -29,12 +28,9 @@ type Installed struct {
 
 // Read returns the Deployment of a program, or nil if it does not exist.
 func Read(ctx context.Context, kube kubernetes.Interface, namespace, name, container string) (*Installed, error) {
-	deployment, err := kube.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the Deployment %s in %s: %w", name, namespace, err)
+	deployment, err := cli.Optional(kube.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{}))
+	if err != nil || deployment == nil {
+		return nil, cli.Prefix(err, "the Deployment %s in %s", name, namespace)
 	}
 	return newInstalled(deployment, container)
 }

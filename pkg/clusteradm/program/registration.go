@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 )
@@ -22,8 +22,7 @@ import (
 // DefaultDriver is the registration driver of a program without --registration-auth.
 const DefaultDriver = registerv1alpha1.DriverCSR
 
-// driverSpellings maps the names of registration drivers in this product and in the
-// upstream clusteradm to drivers.
+// driverSpellings maps the names of registration drivers in this product and in the upstream clusteradm to drivers.
 var driverSpellings = map[string]registerv1alpha1.RegistrationDriver{
 	string(registerv1alpha1.DriverCSR):     registerv1alpha1.DriverCSR,
 	string(registerv1alpha1.DriverAWSIRSA): registerv1alpha1.DriverAWSIRSA,
@@ -68,8 +67,7 @@ func kubeconfigCluster(access *genericclioptions.ConfigFlags) string {
 	return ""
 }
 
-// ClusterARN parses the ARN of an EKS cluster from a flag, or from the kubeconfig if the
-// flag is not set.
+// ClusterARN parses the ARN of an EKS cluster from a flag, or from the kubeconfig if the flag is not set.
 func ClusterARN(access *genericclioptions.ConfigFlags, flag, value string) (irsa.ARN, error) {
 	given := value != ""
 	if !given {
@@ -90,12 +88,9 @@ const RoleARNAnnotation = "eks.amazonaws.com/role-arn"
 
 // RoleOf returns the IAM role of a ServiceAccount, or "" if it has none.
 func RoleOf(ctx context.Context, kube kubernetes.Interface, namespace, name string) (string, error) {
-	account, err := kube.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("the ServiceAccount %s in %s: %w", name, namespace, err)
+	account, err := cli.Optional(kube.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{}))
+	if err != nil || account == nil {
+		return "", cli.Prefix(err, "the ServiceAccount %s in %s", name, namespace)
 	}
 	return account.Annotations[RoleARNAnnotation], nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,7 +35,6 @@ const (
 	phaseRaising   = "RaisingEpoch"
 )
 
-// adoption is the command clusteradm hub adopt.
 type adoption struct {
 	cli.Environment
 	*cli.Clients
@@ -109,7 +107,7 @@ func (a *adoption) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := a.refuse(findings); err != nil {
+	if err := a.Refuse(findings); err != nil {
 		return err
 	}
 	if a.offersRoles, err = a.enablesRoles(ctx); err != nil {
@@ -209,7 +207,6 @@ func (a *adoption) resume(ctx context.Context) error {
 	return nil
 }
 
-// record writes the state of the adoption.
 func (a *adoption) record(ctx context.Context, phase string) error {
 	client := a.Kube.CoreV1().ConfigMaps(manifests.HubNamespace)
 	data := map[string]string{
@@ -238,11 +235,12 @@ func (a *adoption) obstacles(ctx context.Context) ([]cli.Finding, error) {
 	var findings []cli.Finding
 	for _, version := range append(handover.SwitchedVersions(), migrationv1alpha1.SchemeGroupVersion) {
 		name := cli.APIServiceName(version)
-		service, err := a.Dynamic.Resource(cli.APIServices).Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			findings = append(findings, cli.Bad("APIService "+name, "it does not exist", "clusteradm init --wait"))
-		} else if err != nil {
+		service, err := cli.Optional(a.APIServices.Get(ctx, name, metav1.GetOptions{}))
+		if err != nil {
 			return nil, err
+		}
+		if service == nil {
+			findings = append(findings, cli.Bad("APIService "+name, "it does not exist", "clusteradm init --wait"))
 		} else if reason := cli.Unavailable(service); reason != "" {
 			findings = append(findings, cli.Bad("APIService "+name, reason, "clusteradm doctor"))
 		}
@@ -281,10 +279,6 @@ func servedAnyway(kind, name string) bool {
 	return kind == handover.KindClusterSet && (name == clusterv1beta2.DefaultClusterSet || name == clusterv1beta2.GlobalClusterSet)
 }
 
-func (a *adoption) refuse(findings []cli.Finding) error {
-	return handover.Refuse(a.Environment, findings)
-}
-
 // plan prepares the objects of the file for this hub, and sorts them.
 func (a *adoption) plan() {
 	clusters, drivers := map[string]*unstructured.Unstructured{}, map[string]string{}
@@ -319,7 +313,7 @@ func (a *adoption) plan() {
 		annotate(object, rehoming.EpochAnnotation, rehoming.Epoch{Number: 0, Hub: a.epoch.Hub}.String())
 		return false
 	})
-	_ = a.refuse(unregistered) // warnings are no error
+	_ = a.Refuse(unregistered) // warnings are no error
 	a.waves = waves(objects)
 }
 
@@ -382,7 +376,6 @@ func waves(objects []*unstructured.Unstructured) [][]*unstructured.Unstructured 
 	return out
 }
 
-// claimOf returns the value of a claim of a ManagedCluster.
 func claimOf(cluster *unstructured.Unstructured, name string) string {
 	claims, _, _ := unstructured.NestedSlice(cluster.Object, "status", "clusterClaims")
 	for _, item := range claims {
@@ -428,10 +421,7 @@ func (a *adoption) copySet(ctx context.Context, set *unstructured.Unstructured) 
 	copied.Object["spec"] = set.Object["spec"]
 	_, err := a.Dynamic.Resource(clusterv1beta2.SchemeGroupVersion.WithResource("managedclustersets")).
 		Apply(ctx, set.GetName(), copied, metav1.ApplyOptions{FieldManager: cli.FieldManager, Force: true})
-	if err != nil {
-		return fmt.Errorf("%s: %w", manifests.Display(set), err)
-	}
-	return nil
+	return cli.Prefix(err, "%s", manifests.Display(set))
 }
 
 // raise gives all clusters the epoch of this hub, by which their agents obey it. It changes nothing else: agents and users
@@ -441,13 +431,10 @@ func (a *adoption) raise(ctx context.Context) error {
 	return cli.ForEach(clusters, func(object *unstructured.Unstructured) error {
 		_, err := handover.Import(ctx, a.Dynamic, map[string]any{"epoch": map[string]any{"managedCluster": object.GetName(), "epoch": a.epoch.String()}})
 		// If the hub does not forward the request, the cluster may exist.
-		if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+		if cli.Missing(err) {
 			return nil
 		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", manifests.Display(object), err)
-		}
-		return nil
+		return cli.Prefix(err, "%s", manifests.Display(object))
 	})
 }
 
@@ -477,26 +464,21 @@ func (a *adoption) importWaves(ctx context.Context, waves [][]*unstructured.Unst
 		}
 		waves[i] = slices.DeleteFunc(waves[i], isLeft)
 	}
-	slices.SortFunc(findings, func(x, y cli.Finding) int { return strings.Compare(x.Subject, y.Subject) })
-	return a.refuse(findings)
+	cli.SortBySubject(findings)
+	return a.Refuse(findings)
 }
 
 func (a *adoption) createNamespaces(ctx context.Context, options metav1.CreateOptions) error {
 	return cli.ForEach(a.archive.namespaces, func(namespace archivedNamespace) error {
-		err := cli.Persist(ctx, func(ctx context.Context) error {
+		return cli.Prefix(cli.Persist(ctx, func(ctx context.Context) error {
 			_, err := a.Kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 				Name: namespace.Name, Labels: namespace.Labels, Annotations: namespace.Annotations,
 			}}, options)
-			return err
-		})
-		if err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("namespace %s: %w", namespace.Name, err)
-		}
-		return nil
+			return cli.IgnoreAlreadyExists(err)
+		}), "namespace %s", namespace.Name)
 	})
 }
 
-// summarize prints what remains to be done.
 func (a *adoption) summarize() {
 	a.Say("\nThis hub has adopted the clusters, with epoch %d. Agents with a standby hub move to it now; see\n\n    kubectl get managedclusters", a.epoch.Number)
 	if len(a.unproved) > 0 {

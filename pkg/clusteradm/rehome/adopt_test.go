@@ -20,6 +20,8 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	migrationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/migration/v1alpha1"
@@ -34,7 +36,7 @@ import (
 // newAdoption returns an adoption by a hub with objects, and its output.
 func newAdoption(t *testing.T, objects ...*unstructured.Unstructured) (*adoption, *dynamicfake.FakeDynamicClient, *bytes.Buffer) {
 	t.Helper()
-	lists := map[schema.GroupVersionResource]string{cli.APIServices: "APIServiceList"}
+	lists := map[schema.GroupVersionResource]string{}
 	for _, kind := range handover.Kinds {
 		lists[kind.Resource] = kind.Name + "List"
 	}
@@ -42,13 +44,8 @@ func newAdoption(t *testing.T, objects ...*unstructured.Unstructured) (*adoption
 	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists)
 	for _, object := range objects {
 		// The fake would guess the resource of a registration.
-		resource := cli.APIServices
-		for _, kind := range handover.Kinds {
-			if kind.Name == object.GetKind() {
-				resource = kind.Resource
-			}
-		}
-		if err := client.Tracker().Create(resource, object, ""); err != nil {
+		i := slices.IndexFunc(handover.Kinds, func(kind handover.Kind) bool { return kind.Name == object.GetKind() })
+		if err := client.Tracker().Create(handover.Kinds[i].Resource, object, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -61,13 +58,12 @@ func newAdoption(t *testing.T, objects ...*unstructured.Unstructured) (*adoption
 // listed at once.
 func TestObstacles(t *testing.T) {
 	var objects []*unstructured.Unstructured
+	var services []runtime.Object
 	for _, version := range append(handover.SwitchedVersions(), migrationv1alpha1.SchemeGroupVersion) {
-		service := &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "apiregistration.k8s.io/v1", "kind": cli.KindAPIService,
-			"status": map[string]any{"conditions": []any{map[string]any{"type": "Available", "status": "True"}}},
-		}}
-		service.SetName(cli.APIServiceName(version))
-		objects = append(objects, service)
+		services = append(services, &apiregistrationv1.APIService{
+			ObjectMeta: metav1.ObjectMeta{Name: cli.APIServiceName(version)},
+			Status:     apiregistrationv1.APIServiceStatus{Conditions: []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue}}},
+		})
 	}
 	newOf := func(kind, name string, fields map[string]any) {
 		i := slices.IndexFunc(handover.Kinds, func(k handover.Kind) bool { return k.Name == kind })
@@ -104,6 +100,7 @@ func TestObstacles(t *testing.T) {
 		}
 	}
 	a, _, _ := newAdoption(t, objects...)
+	a.APIServices = aggregatorfake.NewSimpleClientset(services...).ApiregistrationV1().APIServices()
 	findings, err := a.obstacles(t.Context())
 	if err != nil || len(findings) != len(want) {
 		t.Errorf("obstacles() = %v, %v, want findings about %q", findings, err, want)

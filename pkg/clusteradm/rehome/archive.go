@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
 )
 
-// archiveFormat is the format of the archives that this program writes and reads.
 const archiveFormat = 1
 
 // archive is the content of an exported hub. Its file is compressed JSON: a header, then one line for each namespace and
@@ -50,10 +50,10 @@ type archiveEnd struct {
 
 // archiveLine is one line. Exactly one field is set.
 type archiveLine struct {
-	Header    *archiveHeader     `json:"header,omitempty"`
-	Namespace *archivedNamespace `json:"namespace,omitempty"`
-	Object    json.RawMessage    `json:"object,omitempty"`
-	End       *archiveEnd        `json:"end,omitempty"`
+	Header    *archiveHeader             `json:"header,omitempty"`
+	Namespace *archivedNamespace         `json:"namespace,omitempty"`
+	Object    *unstructured.Unstructured `json:"object,omitempty"`
+	End       *archiveEnd                `json:"end,omitempty"`
 }
 
 // write writes the archive to a file that only the current user can read. The file is complete, or as it was before.
@@ -75,25 +75,28 @@ func (a *archive) write(path string) (err error) {
 }
 
 func (a *archive) encode(to io.Writer) error {
+	lines := []archiveLine{{Header: &a.header}}
+	for i := range a.namespaces {
+		lines = append(lines, archiveLine{Namespace: &a.namespaces[i]})
+	}
+	for _, object := range a.objects {
+		lines = append(lines, archiveLine{Object: object})
+	}
+	lines = append(lines, archiveLine{End: a.end()})
 	compressed := gzip.NewWriter(to)
 	encoder := json.NewEncoder(compressed)
-	err := encoder.Encode(archiveLine{Header: &a.header})
-	for i := 0; err == nil && i < len(a.namespaces); i++ {
-		err = encoder.Encode(archiveLine{Namespace: &a.namespaces[i]})
-	}
-	for i := 0; err == nil && i < len(a.objects); i++ {
-		var line archiveLine
-		if line.Object, err = json.Marshal(a.objects[i].Object); err == nil {
-			err = encoder.Encode(line)
+	for _, line := range lines {
+		if err := encoder.Encode(line); err != nil {
+			return err
 		}
 	}
-	if err == nil {
-		err = encoder.Encode(archiveLine{End: &archiveEnd{Namespaces: len(a.namespaces), Objects: len(a.objects)}})
-	}
-	return errors.Join(err, compressed.Close())
+	return compressed.Close()
 }
 
-// readArchive reads a complete archive.
+func (a *archive) end() *archiveEnd {
+	return &archiveEnd{Namespaces: len(a.namespaces), Objects: len(a.objects)}
+}
+
 func readArchive(path string) (*archive, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -101,10 +104,7 @@ func readArchive(path string) (*archive, error) {
 	}
 	defer func() { _ = file.Close() }()
 	a, err := decodeArchive(file)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return a, nil
+	return a, cli.Prefix(err, "%s", path)
 }
 
 func decodeArchive(from io.Reader) (*archive, error) {
@@ -113,41 +113,26 @@ func decodeArchive(from io.Reader) (*archive, error) {
 		return nil, fmt.Errorf("not an export of a hub: %w", err)
 	}
 	decoder := json.NewDecoder(compressed)
-	a := &archive{}
-	var end *archiveEnd
+	a, complete := &archive{}, false
 	for number := 1; ; number++ {
 		var line archiveLine
 		err := decoder.Decode(&line)
-		if errors.Is(err, io.EOF) {
-			break
-		}
 		switch {
+		case errors.Is(err, io.EOF) && complete:
+			return a, nil
 		case err != nil:
 			return nil, fmt.Errorf("line %d: %w; the file is damaged or not complete", number, err)
 		case (number == 1) != (line.Header != nil):
 			return nil, errors.New("not an export of a hub: it must begin with its only header")
-		case end != nil:
-			return nil, fmt.Errorf("line %d: it follows the end", number)
+		case line.Header != nil && line.Header.Format != archiveFormat:
+			return nil, fmt.Errorf("format %d, want %d: use the clusteradm of the release that wrote it", line.Header.Format, archiveFormat)
 		case line.Header != nil:
-			if line.Header.Format != archiveFormat {
-				return nil, fmt.Errorf("format %d, want %d: use the clusteradm of the release that wrote it", line.Header.Format, archiveFormat)
-			}
 			a.header = *line.Header
 		case line.Namespace != nil:
 			a.namespaces = append(a.namespaces, *line.Namespace)
 		case line.Object != nil:
-			object := &unstructured.Unstructured{}
-			// This package keeps whole numbers whole.
-			if err := utiljson.Unmarshal(line.Object, &object.Object); err != nil {
-				return nil, fmt.Errorf("line %d: %w", number, err)
-			}
-			a.objects = append(a.objects, object)
-		case line.End != nil:
-			end = line.End
+			a.objects = append(a.objects, line.Object)
 		}
+		complete = line.End != nil && *line.End == *a.end()
 	}
-	if end == nil || end.Namespaces != len(a.namespaces) || end.Objects != len(a.objects) {
-		return nil, errors.New("the file is not complete")
-	}
-	return a, nil
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -44,7 +43,6 @@ and no private keys, but whatever manifests contain.`,
 	return command
 }
 
-// export writes an archive of the hub to a file.
 func export(ctx context.Context, env cli.Environment, path string) error {
 	clients, err := env.Connect()
 	if err != nil {
@@ -79,7 +77,7 @@ func export(ctx context.Context, env cli.Environment, path string) error {
 		env.Say("%6d %s", counts[kind.Name], kind.Resource.GroupResource())
 	}
 	env.Say("exported to %s, with epoch %d", path, a.header.Epoch)
-	return handover.Refuse(env, append(findings, doubts...))
+	return env.Refuse(append(findings, doubts...))
 }
 
 // readHub reads all objects and their namespaces. Each kind is read at one time, and owners before dependents.
@@ -101,12 +99,12 @@ func readHub(ctx context.Context, clients *cli.Clients) (*archive, error) {
 		}
 	}
 	for _, name := range sets.List(names) {
-		namespace, err := clients.Kube.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			continue // it is being deleted
-		}
+		namespace, err := cli.Optional(clients.Kube.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{}))
 		if err != nil {
 			return nil, fmt.Errorf("namespace %s: %w", name, err)
+		}
+		if namespace == nil {
+			continue // it is being deleted
 		}
 		kept := archivedNamespace{Name: name, Labels: maps.Clone(namespace.Labels), Annotations: maps.Clone(namespace.Annotations)}
 		delete(kept.Labels, corev1.LabelMetadataName)

@@ -40,7 +40,6 @@ const standbyExample = `  # On the standby hub: print a token that is valid for 
   # On a managed cluster, if its hub is already lost
   clusteradm hub standby --here --hub-token TOKEN --hub-apiserver https://standby.example.com:6443`
 
-// standby is the command clusteradm hub standby.
 type standby struct {
 	cli.Environment
 
@@ -115,7 +114,6 @@ func (s *standby) run(ctx context.Context, _ []string) error {
 	return s.deliver(ctx, clients.OCM, secret)
 }
 
-// deliver writes or deletes the ManifestWorks.
 func (s *standby) deliver(ctx context.Context, hub versioned.Interface, secret *unstructured.Unstructured) error {
 	names := s.clusters
 	if len(names) == 0 {

@@ -18,7 +18,6 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
 )
 
-// restoring is the command clusteradm restore.
 type restoring struct {
 	cli.Environment
 	all bool
@@ -47,7 +46,6 @@ object, first create its ManifestWork or its ManagedServiceAccount again, with t
 ManagedServiceAccounts that the restored hub does not know, until you confirm the restore.`, list, confirm)
 }
 
-// clusters returns the ManagedClusters with names, or all.
 func (r *restoring) clusters(ctx context.Context, names []string) (*cli.Clients, []clusterv1.ManagedCluster, error) {
 	clients, err := r.Connect()
 	if err != nil {

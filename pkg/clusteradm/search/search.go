@@ -27,7 +27,6 @@ const searchExample = `  # The Pods of two namespaces that do not run, in all cl
   # Deployments and everything that is related to them
   clusteradm search kind:Deployment name:web --related`
 
-// searching is the command clusteradm search.
 type searching struct {
 	cli.Environment
 
@@ -80,7 +79,6 @@ func query(args []string) string {
 	return strings.Join(words, " ")
 }
 
-// quote quotes a text so that a query takes it literally.
 func quote(text string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
 }
@@ -121,7 +119,6 @@ func (s *searching) run(ctx context.Context, args []string) error {
 	return s.table(&found.Status.SearchResult)
 }
 
-// found is a row of the output.
 type found struct {
 	cluster, kind, namespace, name, status, age string
 }
