@@ -22,21 +22,11 @@ func (e *Engine) Complete(ctx context.Context, scope visibility.Scope, request *
 		return nil, err
 	}
 	defer r.close()
-	key, keeps := e.completions.keyOf(r, request)
-	if keeps {
-		if kept := e.completions.get(r, key); kept != nil {
-			return kept, nil
-		}
-	}
 	found, err := r.matches(&request.Query)
 	if err != nil {
 		return nil, err
 	}
-	completion, err := r.values(found, request.Property, request.Prefix, request.Limit)
-	if err == nil && keeps {
-		e.completions.keep(r, key, completion)
-	}
-	return completion, err
+	return r.values(found, request.Property, request.Prefix, request.Limit)
 }
 
 // values returns the values of a property in rows that begin with a prefix.

@@ -66,15 +66,14 @@ type Engine struct {
 	tokens *tokens
 	scopes *scopes
 	// rankings is nil if they are disabled.
-	rankings    *rankings
-	completions *completions
-	keywords    *keywords
-	maxCost     time.Duration
-	caller      func(context.Context) string
-	turns       *turns
-	answers     *search.Pool
-	log         changeLog
-	current     atomic.Pointer[state]
+	rankings *rankings
+	keywords *keywords
+	maxCost  time.Duration
+	caller   func(context.Context) string
+	turns    *turns
+	answers  *search.Pool
+	log      changeLog
+	current  atomic.Pointer[state]
 
 	// indexed is the number of resources that were indexed when the data were loaded.
 	indexed int

@@ -248,11 +248,6 @@ func TestLongTextsAreNotCached(t *testing.T) {
 	ask := func(text string) int {
 		t.Helper()
 		scope := visibility.Everything()
-		for _, request := range []*search.CompletionRequest{{Property: query.Kind, Prefix: text, Limit: 10}, {Property: text, Limit: 10}} {
-			if _, err := engine.Complete(t.Context(), scope, request); err != nil {
-				t.Fatal(err)
-			}
-		}
 		if _, err := engine.Search(t.Context(), scope, &search.Request{Query: query.Query{Keywords: []string{text}}}); err != nil {
 			t.Fatal(err)
 		}

@@ -15,6 +15,8 @@ const (
 	// keywordFollows bounds the number of changed rows that are read again. For more changes, the index
 	// is faster.
 	keywordFollows = 1 << 11
+	// cachedText bounds the length of a cached keyword, because callers choose them.
+	cachedText = 1024
 )
 
 // keywords caches the rows of keywords that the index found. The console searches for a keyword several

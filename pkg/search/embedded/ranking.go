@@ -341,3 +341,14 @@ func (r *reader) rankingCost(wanted, total int) int {
 	}
 	return int(float64(places) * float64(min(wanted, total)) / float64(total) * visitCost)
 }
+
+// numbersOf returns the numbers of the given properties that exist.
+func (s *state) numbersOf(names ...string) []uint32 {
+	numbers := make([]uint32, 0, len(names))
+	for _, name := range names {
+		if id, known := s.propertyNames[name]; known {
+			numbers = append(numbers, id)
+		}
+	}
+	return numbers
+}

@@ -132,7 +132,7 @@ func TestOrdersFollowChanges(t *testing.T) {
 	}
 }
 
-// compareCompletion compares the values of a property without a query, which are cached.
+// compareCompletion compares the values of a property without a query.
 func compareCompletion(t *testing.T, engine search.Engine, oracle *naive, scope visibility.Scope, property string) {
 	t.Helper()
 	if property == query.Cluster {
