@@ -135,12 +135,8 @@ func (r *reader) boundOfQuery(q *query.Query) int {
 		}
 	}
 	for _, text := range q.Keywords {
-		switch {
-		case text == "":
-		case r.keywords.pay(r.budget, text):
+		if text != "" {
 			bound += r.boundOfKeyword(text)
-		default:
-			bound += rows
 		}
 	}
 	return bound
@@ -258,20 +254,18 @@ func (r *reader) costOfReadingAll(rows *roaring.Bitmap, limit int) int {
 }
 
 // costOfQuery returns the cost of a query.
-func (r *reader) costOfQuery(filters []query.Filter, words []keyword) int {
+func (r *reader) costOfQuery(q *query.Query) int {
 	cost := 0
-	for i := range filters {
-		f := &filters[i]
+	for i := range q.Filters {
+		f := &q.Filters[i]
 		cost += r.costOfRows()
 		for j := range f.Comparisons {
 			cost += r.costOfReadingScope(r.costOf(f.Property, &f.Comparisons[j]))
 		}
 	}
-	for _, word := range words {
-		if word.kept != nil {
-			cost += r.costOfRows()
-		} else {
-			cost += r.costOfReadingScope(r.costOfIndex(word.text))
+	for _, text := range q.Keywords {
+		if text != "" {
+			cost += r.costOfReadingScope(r.costOfIndex(text))
 		}
 	}
 	return cost

@@ -67,7 +67,6 @@ type Engine struct {
 	scopes *scopes
 	// rankings is nil if they are disabled.
 	rankings *rankings
-	keywords *keywords
 	maxCost  time.Duration
 	caller   func(context.Context) string
 	turns    *turns

@@ -66,6 +66,3 @@ const CheckpointHeader = checkpointHeader
 
 // Relations returns the number of types of edges that have a number, including those that are free.
 func (e *Engine) Relations() int { return e.current.Load().relations.len() }
-
-// Cached returns the number of cached keywords.
-func (e *Engine) Cached() int { return e.keywords.byKey.Len() + e.keywords.paid.Len() }

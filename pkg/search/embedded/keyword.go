@@ -10,12 +10,6 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// keyword is a keyword of a query, with its rows if they are cached.
-type keyword struct {
-	text string
-	kept *roaring.Bitmap
-}
-
 // keyword returns a set of rows. Those of its rows that are within a given set are the rows of that
 // set that contain the keyword.
 func (r *reader) keyword(keyword string, within *roaring.Bitmap) (*roaring.Bitmap, error) {
@@ -70,9 +64,7 @@ func (r *reader) keyword(keyword string, within *roaring.Bitmap) (*roaring.Bitma
 		}
 	}
 	r.addContaining(r.containing(keyword), keyword, &found)
-	rows := found.bitmap()
-	r.keepRows(keyword, rows)
-	return rows, nil
+	return found.bitmap(), nil
 }
 
 // frequentTerms is the number of terms up to which the terms of a property are compared one by one. A few

@@ -33,7 +33,7 @@ type Data struct {
 func Begin(dir string, options Options) (*Data, error) {
 	registerMetrics()
 	e := &Engine{
-		logger: options.Logger, scopes: newScopes(), keywords: newKeywords(),
+		logger: options.Logger, scopes: newScopes(),
 		queue: make(chan *job, maxQueue), closed: make(chan struct{}),
 		maxCost: options.MaxCost, caller: options.Caller, turns: newTurns(), answers: search.NewPool(search.PoolBytes),
 	}

@@ -167,7 +167,6 @@ func compareAll(t *testing.T, engine search.Engine, options fleetgen.Options, r 
 			}
 			apply(t, engine, &delta)
 			oracle.apply(&delta)
-			// These keywords are cached, and follow each change.
 			text := []string{"g", "nginx"}[i%2]
 			q := parse(t, text)
 			compare(t, engine, oracle, scopes[0], &q, text, r)

@@ -23,7 +23,7 @@ func (e *Engine) read(ctx context.Context, scope visibility.Scope, now time.Time
 	// while reports and other callers wait.
 	runtime.Gosched()
 	s, rows := e.scopes.of(scope, e.current.Load)
-	r := &reader{state: s, ctx: ctx, now: now, scope: rows, scopeID: scope.ID(), since: time.Now(), keywords: e.keywords}
+	r := &reader{state: s, ctx: ctx, now: now, scope: rows, scopeID: scope.ID(), since: time.Now()}
 	var pool *search.Pool
 	if e.caller != nil {
 		pool = e.answers

@@ -30,7 +30,6 @@ type reader struct {
 	scopeID uint64
 	// scopeCost is the cost of reading all rows in the scope, or 0 if it is not known.
 	scopeCost int
-	keywords  *keywords
 	// since is the start of the last turn of the question.
 	since time.Time
 	// borrowed contains the buffers that return to the pool when the reader is closed.
@@ -247,13 +246,7 @@ func (r *reader) conditions(q *query.Query) (conditions, error) {
 	if err := r.charge(r.boundOfQuery(q)); err != nil {
 		return c, err
 	}
-	words := make([]keyword, 0, len(q.Keywords))
-	for _, text := range q.Keywords {
-		if text != "" {
-			words = append(words, keyword{text, r.keptRows(text)})
-		}
-	}
-	if err := r.work(r.costOfQuery(q.Filters, words)); err != nil {
+	if err := r.work(r.costOfQuery(q)); err != nil {
 		return c, err
 	}
 	for i := range q.Filters {
@@ -273,18 +266,17 @@ func (r *reader) conditions(q *query.Query) (conditions, error) {
 	}
 	// The rows within the scope that the previous parts require.
 	within, done := r.scope, 0
-	for _, word := range words {
+	for _, word := range q.Keywords {
+		if word == "" {
+			continue
+		}
 		if err := r.pause(); err != nil {
 			return c, err
-		}
-		if word.kept != nil {
-			c.wanted = append(c.wanted, word.kept)
-			continue
 		}
 		for ; done < len(c.wanted); done++ {
 			within = roaring.And(within, c.wanted[done])
 		}
-		rows, err := r.keyword(word.text, within)
+		rows, err := r.keyword(word, within)
 		if err != nil {
 			return c, err
 		}
