@@ -3,6 +3,7 @@ package embedded
 import (
 	"context"
 	"errors"
+	"runtime"
 	"time"
 	"unsafe"
 
@@ -35,7 +36,7 @@ func (e *Engine) writeCheckpoints() {
 		case <-time.After(wait):
 		}
 		wait = checkpointPause
-		if e.current.Load().changes()-changed < checkpointChanges {
+		if e.current.Load().changes-changed < checkpointChanges {
 			continue
 		}
 		start := time.Now()
@@ -46,7 +47,7 @@ func (e *Engine) writeCheckpoints() {
 			}
 			continue
 		}
-		changed = written.state.changes()
+		changed = written.state.changes
 		e.logger.Info("Wrote a checkpoint of the search data", "version", written.state.version, "duration", time.Since(start))
 		if written.state.visible > 2*mapped {
 			if err := e.useCheckpoint(written); err != nil {
@@ -58,9 +59,15 @@ func (e *Engine) writeCheckpoints() {
 	}
 }
 
-// changes returns the number of changes of rows since the data were loaded.
-func (s *state) changes() int {
-	return int(s.nextMoved()) + int(s.firstTouched) + len(s.touched)
+// giveWay lets other goroutines run. It returns an error if the engine is closed.
+func (e *Engine) giveWay() error {
+	select {
+	case <-e.closed:
+		return errClosed
+	default:
+		runtime.Gosched()
+		return nil
+	}
 }
 
 // checkpoint writes a checkpoint of the current state, and returns what it contains.

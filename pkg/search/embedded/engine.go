@@ -29,8 +29,6 @@ import (
 const (
 	// defaultChangeLog is the number of changes that are kept for watchers.
 	defaultChangeLog = 100_000
-	// idlePeriod is the interval at which idle rankings are removed.
-	idlePeriod = 10 * time.Second
 	// maxBatch bounds the number of resources and edges that are written together.
 	maxBatch = 20_000
 	// maxQueue bounds the number of reports that wait for the writer.
@@ -55,24 +53,20 @@ type Options struct {
 
 	// boot replaces the boot ID of the machine in tests.
 	boot string
-	// noRankings disables rankings in tests.
-	noRankings bool
 }
 
 // Engine is a search.Engine.
 type Engine struct {
-	logger klog.Logger
-	store  *store
-	tokens *tokens
-	scopes *scopes
-	// rankings is nil if they are disabled.
-	rankings *rankings
-	maxCost  time.Duration
-	caller   func(context.Context) string
-	turns    *turns
-	answers  *search.Pool
-	log      changeLog
-	current  atomic.Pointer[state]
+	logger  klog.Logger
+	store   *store
+	tokens  *tokens
+	scopes  *scopes
+	maxCost time.Duration
+	caller  func(context.Context) string
+	turns   *turns
+	answers *search.Pool
+	log     changeLog
+	current atomic.Pointer[state]
 
 	// indexed is the number of resources that were indexed when the data were loaded.
 	indexed int
@@ -255,23 +249,6 @@ func (e *Engine) rollBack(before *state, err error) {
 	e.logger.Error(err, "Reports could not be written and are refused", "version", before.version)
 	e.writer = newWriter(before, e.writer.transactions)
 	e.log.reset(before)
-}
-
-// forgetIdle periodically removes rankings that are not in use.
-func (e *Engine) forgetIdle() {
-	defer e.running.Done()
-	ticker := time.NewTicker(idlePeriod)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-e.closed:
-			return
-		case <-ticker.C:
-		}
-		if e.rankings != nil {
-			e.rankings.forgetIdle()
-		}
-	}
 }
 
 // Close implements search.Engine. It applies the waiting reports. Reads may continue.

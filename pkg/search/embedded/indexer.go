@@ -34,17 +34,14 @@ func (x *indexer) remove(row uint32, found *parts) {
 	}
 }
 
-// replace changes the parts by which a row is found. It calls changed with each term that the row
-// gets or loses.
-func (x *indexer) replace(row uint32, before, now *parts, changed func(term uint32)) {
+// replace changes the parts by which a row is found.
+func (x *indexer) replace(row uint32, before, now *parts) {
 	removed, added := difference(before.terms, now.terms)
 	// One value of a property makes room for the next one, so the old terms are removed first.
 	for _, id := range removed {
-		changed(id)
 		x.removeFromTerm(id, row)
 	}
 	for _, id := range added {
-		changed(id)
 		x.terms.edit(x.id, id).postings.add(x.id, row)
 		x.setTimes(id, row)
 	}

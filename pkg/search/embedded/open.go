@@ -40,9 +40,6 @@ func Begin(dir string, options Options) (*Data, error) {
 	if e.maxCost <= 0 {
 		e.maxCost = search.DefaultCost
 	}
-	if !options.noRankings {
-		e.rankings = newRankings(e)
-	}
 	if e.logger.GetSink() == nil {
 		e.logger = klog.Background()
 	}
@@ -76,9 +73,8 @@ func (d *Data) Load(ctx context.Context) (*Engine, error) {
 	if err := e.open(ctx, d.store); err != nil {
 		return nil, err
 	}
-	e.running.Add(3)
+	e.running.Add(2)
 	go e.write()
-	go e.forgetIdle()
 	go e.writeCheckpoints()
 	return e, nil
 }
@@ -147,7 +143,7 @@ func loadAll(ctx context.Context, s *store) (*transaction, int, error) {
 	if len(from.files) == 0 {
 		t.compact()
 	}
-	t.moved, t.touched, t.journal.stored = nil, nil, storedChanges{}
-	t.firstMoved, t.firstTouched = 0, 0
+	t.moved, t.journal.stored = nil, storedChanges{}
+	t.firstMoved, t.changes = 0, 0
 	return t, indexed, nil
 }

@@ -85,6 +85,7 @@ func (w *rowWriter) fill(number uint32, data string, c *cluster, in visibility.C
 	w.index.add(number, found)
 	c.rows.add(w.id, number)
 	w.visible++
+	w.changes++
 	w.moved = append(w.moved, number)
 	w.journal.stored.row(c.id, number)
 }
@@ -102,31 +103,13 @@ func (w *rowWriter) replace(number uint32, old row, data string, c *cluster, pro
 		class = w.class.enter(c, in, number)
 	}
 	*w.rows.edit(w.id, number) = row{data: data, version: w.version, class: class, kind: now.kind}
-	w.touchLists(number, before.terms, now.terms)
-	w.index.replace(number, before, now, func(term uint32) { w.touch(number, term) })
+	w.index.replace(number, before, now)
 	if moved {
 		w.moved = append(w.moved, number)
 	}
+	w.changes++
 	w.journal.stored.row(c.id, number)
 	w.journal.record(change{version: w.version, cluster: c.id, hub: c.hub, before: old.data, after: data})
-}
-
-// touch records that a row gets or loses a term.
-func (w *rowWriter) touch(row, term uint32) {
-	w.touched = append(w.touched, touch{row: row, property: w.fields.get(w.terms.at(term).info().field()).property})
-}
-
-// touchLists records the lists of a row that may differ only in their order. The terms are in the
-// order of the data.
-func (w *rowWriter) touchLists(row uint32, before, now []uint32) {
-	for i := range before {
-		if i < len(now) && before[i] == now[i] {
-			continue
-		}
-		if w.fields.get(w.terms.at(before[i]).info().field()).kind == query.List {
-			w.touch(row, before[i])
-		}
-	}
 }
 
 // remove removes a resource, which must not have edges any more. The row stays until the report
@@ -140,6 +123,7 @@ func (w *rowWriter) remove(number uint32, c *cluster) {
 	c.rows.remove(w.id, number)
 	c.secrets.remove(w.id, number)
 	w.visible--
+	w.changes++
 	w.moved = append(w.moved, number)
 	uid := old.data[:uidEnd(old.data)]
 	w.journal.stored.gone(c.id, uid)

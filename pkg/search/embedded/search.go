@@ -2,7 +2,6 @@ package embedded
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"time"
@@ -23,7 +22,7 @@ func (e *Engine) read(ctx context.Context, scope visibility.Scope, now time.Time
 	// while reports and other callers wait.
 	runtime.Gosched()
 	s, rows := e.scopes.of(scope, e.current.Load)
-	r := &reader{state: s, ctx: ctx, now: now, scope: rows, scopeID: scope.ID(), since: time.Now()}
+	r := &reader{state: s, ctx: ctx, now: now, scope: rows, since: time.Now()}
 	var pool *search.Pool
 	if e.caller != nil {
 		pool = e.answers
@@ -39,26 +38,9 @@ func (e *Engine) read(ctx context.Context, scope visibility.Scope, now time.Time
 	return r, nil
 }
 
-// outrunLimit bounds the number of restarts of a search because its ranking was updated to a later
-// version in the meantime. After that, the search does not use rankings.
-const outrunLimit = 3
-
 // Search implements search.Engine.
 func (e *Engine) Search(ctx context.Context, scope visibility.Scope, request *search.Request) (*search.Result, error) {
 	defer observe("search", time.Now())
-	kept := e.rankings
-	for tries := 1; ; tries++ {
-		result, err := e.search(ctx, scope, request, kept)
-		if !errors.Is(err, errOutrun) {
-			return result, err
-		}
-		if tries == outrunLimit {
-			kept = nil
-		}
-	}
-}
-
-func (e *Engine) search(ctx context.Context, scope visibility.Scope, request *search.Request, kept *rankings) (*search.Result, error) {
 	r, err := e.read(ctx, scope, request.Now)
 	if err != nil {
 		return nil, err
@@ -78,7 +60,7 @@ func (e *Engine) search(ctx context.Context, scope visibility.Scope, request *se
 	result := &search.Result{Count: int(found.GetCardinality()), Version: r.version}
 	var rows []uint32
 	if request.Items {
-		if rows, result.Continue, err = e.page(r, kept, found, request); err != nil {
+		if rows, result.Continue, err = e.page(r, found, request); err != nil {
 			return nil, err
 		}
 		if result.Items, err = r.items(rows); err != nil {
@@ -119,7 +101,7 @@ func (e *Engine) Get(ctx context.Context, scope visibility.Scope, uid string) (*
 }
 
 // page returns the rows of the requested items, and the continue token for the next items.
-func (e *Engine) page(r *reader, kept *rankings, found *roaring.Bitmap, request *search.Request) ([]uint32, string, error) {
+func (e *Engine) page(r *reader, found *roaring.Bitmap, request *search.Request) ([]uint32, string, error) {
 	limit := request.Limit
 	if limit < 0 {
 		limit = r.rows.len()
@@ -134,7 +116,11 @@ func (e *Engine) page(r *reader, kept *rankings, found *roaring.Bitmap, request 
 		offset = from.offset
 	}
 	if len(request.OrderBy) > 0 {
-		rows, more, err := r.ordered(kept, found, request.OrderBy, &from, offset, limit)
+		var after *token
+		if len(from.keys) > 0 {
+			after = &from
+		}
+		rows, more, err := r.ordered(found, request.OrderBy, after, offset, limit)
 		if err != nil || !more {
 			return rows, "", err
 		}

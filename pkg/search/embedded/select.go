@@ -26,8 +26,7 @@ type reader struct {
 	ctx context.Context
 	now time.Time
 	// scope contains the rows in the scope of the caller.
-	scope   *roaring.Bitmap
-	scopeID uint64
+	scope *roaring.Bitmap
 	// scopeCost is the cost of reading all rows in the scope, or 0 if it is not known.
 	scopeCost int
 	// since is the start of the last turn of the question.

@@ -52,9 +52,8 @@ type resources struct {
 	// Scope follow the moves.
 	moved      []uint32
 	firstMoved uint64
-	// touched contains changes of properties of rows that did not move. It is kept like moved.
-	touched      []touch
-	firstTouched uint64
+	// changes is the number of changes of rows since the data were loaded.
+	changes int
 }
 
 // graph contains the edges between rows.
@@ -68,8 +67,6 @@ type graph struct {
 const (
 	// movedLimit is the minimum number of moves that are kept. The maximum is twice that number.
 	movedLimit = 1 << 16
-	// touchedLimit is the same limit for touched.
-	touchedLimit = 1 << 17
 )
 
 // nextMoved returns the number of the next move.

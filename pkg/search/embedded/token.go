@@ -19,6 +19,14 @@ type token struct {
 	offset int
 }
 
+// within returns the position among the rows whose first key is equal to a key, or nil if no row before the page has this key.
+func (t *token) within(key *sortKey) *token {
+	if t == nil || key.compare(&t.keys[0], false) != 0 {
+		return nil
+	}
+	return &token{keys: t.keys[1:], uid: t.uid}
+}
+
 const (
 	tokenRow = iota
 	tokenKeys

@@ -89,8 +89,4 @@ func (t *transaction) finish() {
 		t.firstMoved += uint64(len(t.moved) - movedLimit)
 		t.moved = slices.Clone(t.moved[len(t.moved)-movedLimit:])
 	}
-	if len(t.touched) > 2*touchedLimit {
-		t.firstTouched += uint64(len(t.touched) - touchedLimit)
-		t.touched = slices.Clone(t.touched[len(t.touched)-touchedLimit:])
-	}
 }
