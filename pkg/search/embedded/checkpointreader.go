@@ -25,7 +25,7 @@ type checkpoint struct {
 
 func newCheckpoint() *checkpoint {
 	return &checkpoint{files: map[string]*clusterFile{}, state: state{
-		clusterNames: map[string]uint32{}, dictionary: dictionary{propertyNames: map[string]uint32{}, sizes: &dictionarySizes{}},
+		clusterNames: map[string]uint32{}, dictionary: dictionary{propertyNames: map[string]uint32{}},
 	}}
 }
 

@@ -41,26 +41,29 @@ func (r *reader) values(found *roaring.Bitmap, property, prefix string, limit in
 	if c.property = r.inScope(property); c.property == nil || found.IsEmpty() {
 		return &search.Completion{}, nil
 	}
+	// A walk through the values ends when there are enough of them. Few rows are read instead, because a walk would pass many
+	// values for each of them.
 	total := int(found.GetCardinality())
-	// What is taken from the budget depends on the rounded number of terms, and the faster method on the exact one.
 	values := coarse(c.property.terms())
-	walked, aggregated := c.walkCost(values, total), total*completionRowCost
-	if err := c.spend(min(walked, aggregated)); err != nil {
-		return nil, err
-	}
-	// Both methods keep every value in memory until the completion is complete.
-	if walked < aggregated {
-		values = min(values, c.limit)
-	} else if err := c.spend(min(values, total) * valueCost); err != nil {
-		return nil, err
-	}
-	if err := c.hold(min(values, total) * valueBytes); err != nil {
-		return nil, err
-	}
-	if c.walkCost(c.property.terms(), total) < aggregated {
+	if walked := c.walkCost(values, total); walked < total*completionRowCost {
+		if err := c.take(walked, min(values, total, c.limit)); err != nil {
+			return nil, err
+		}
 		return c.walk()
 	}
+	values = min(values, total)
+	if err := c.take(total*completionRowCost+values*valueCost, values); err != nil {
+		return nil, err
+	}
 	return c.aggregate(r.propertyNames[property])
+}
+
+// take takes a cost and the memory of values, which are kept until the completion is complete, from the budget.
+func (c *completer) take(cost, values int) error {
+	if err := c.spend(cost); err != nil {
+		return err
+	}
+	return c.hold(values * valueBytes)
 }
 
 // completer finds the values of one property.

@@ -1,8 +1,6 @@
 package embedded
 
 import (
-	"runtime"
-	"slices"
 	"strings"
 
 	"github.com/RoaringBitmap/roaring/v2"
@@ -13,8 +11,12 @@ import (
 // keyword returns a set of rows. Those of its rows that are within a given set are the rows of that
 // set that contain the keyword.
 func (r *reader) keyword(keyword string, within *roaring.Bitmap) (*roaring.Bitmap, error) {
-	cost := r.costOfIndex(keyword)
-	if r.costOfReadingAll(within, cost) < cost {
+	cost := r.costOfKeyword(keyword) - coarse(r.terms.len())*sharedTermCost
+	if r.costOfReading(within, cost) < cost {
+		return r.readForKeyword(keyword, within)
+	}
+	candidates := r.containing(keyword)
+	if cost += int(candidates.GetCardinality()) * costOfCandidate(keyword); r.costOfReading(within, cost) < cost {
 		return r.readForKeyword(keyword, within)
 	}
 	found := union{reader: r}
@@ -23,37 +25,14 @@ func (r *reader) keyword(keyword string, within *roaring.Bitmap) (*roaring.Bitma
 			found.add(&c.rows)
 		}
 	}
-	if cost > frequentFrom {
-		need := cover{union: &found, rows: r.denseOf(within)}
-		missing := r.addFrequent(keyword, &need)
-		if missing == 0 {
-			return within, nil
-		}
-		if missing*readCost < cost {
-			if others := need.missing(); r.costOfReadingAll(others, cost) < cost {
-				others, err := r.readForKeyword(keyword, others)
-				found.add(&postings{many: &postingList{bitmap: others}})
-				return found.bitmap(), err
-			}
-		}
-	}
 	own, isCluster := r.propertyNames[query.Cluster]
 	for _, id := range r.propertyNames {
 		p := r.properties.get(id)
 		if p.hidden || isCluster && id == own {
 			continue
 		}
-		for _, key := range p.keys {
-			if query.ContainsFold(r.fields.get(key).key, keyword) {
-				terms := 0
-				r.eachOf(key, func(t *term) {
-					found.add(&t.postings)
-					terms++
-				})
-				if err := r.work(terms * termCost); err != nil {
-					return nil, err
-				}
-			}
+		if err := r.addKeys(p, keyword, &found); err != nil {
+			return nil, err
 		}
 		if p.counts[orderTime>>4] > 0 && couldBeInTime(keyword) {
 			if p.timesByRow() && !spansT(keyword) && len(p.order) > 1 {
@@ -63,53 +42,43 @@ func (r *reader) keyword(keyword string, within *roaring.Bitmap) (*roaring.Bitma
 			}
 		}
 	}
-	r.addContaining(r.containing(keyword), keyword, &found)
+	if err := r.addContaining(candidates, keyword, &found); err != nil {
+		return nil, err
+	}
 	return found.bitmap(), nil
 }
 
-// frequentTerms is the number of terms up to which the terms of a property are compared one by one. A few
-// of them have most of the rows.
-const frequentTerms = 1 << 11
+// costOfCandidate returns the cost of adding the rows of a term if it contains a keyword.
+func costOfCandidate(keyword string) int {
+	if surely(keyword) {
+		return termCost / 4
+	}
+	return scanCost
+}
 
-// addFrequent adds the rows of frequent terms that contain a keyword until all needed rows are found, and
-// returns the number of those that are not.
-func (r *reader) addFrequent(keyword string, need *cover) int {
-	var sets []*postings
-	for _, id := range r.propertyNames {
-		p := r.properties.get(id)
-		if p.hidden || p.name == query.Cluster {
+// surely reports whether all terms that trigrams find for a keyword contain it.
+func surely(keyword string) bool { return len(keyword) <= 3 && exact(keyword) }
+
+// addKeys adds the rows with a key of a map that contains a keyword.
+func (r *reader) addKeys(p *property, keyword string, found *union) error {
+	for i, id := range p.keys {
+		if i%checkEvery == checkEvery-1 {
+			if err := r.pause(); err != nil {
+				return err
+			}
+		}
+		key := r.fields.get(id).key
+		if !query.ContainsFold(key, keyword) {
 			continue
 		}
-		if inEachTime(keyword) && p.timesByRow() {
-			sets = append(sets, &p.variants[variantTime])
-		}
-		if p.terms() > frequentTerms {
-			continue
-		}
-		for at := (position{}); p.order.valid(at); at = p.order.next(at) {
-			t := r.terms.at(p.order.term(at))
-			if f := r.fields.get(t.info().field()); r.contains(t, keyword) || f.kind == query.Map && query.ContainsFold(f.key, keyword) {
-				sets = append(sets, &t.postings)
+		section := r.ofKey(p, key)
+		for at := section.from; at.before(section.to); at = p.order.next(at) {
+			if t := r.terms.at(p.order.term(at)); section.matches(t) {
+				found.add(&t.postings)
 			}
 		}
 	}
-	counts := make(map[*postings]int, len(sets))
-	for _, set := range sets {
-		counts[set] = set.count()
-	}
-	slices.SortFunc(sets, func(a, b *postings) int { return counts[b] - counts[a] })
-	for _, set := range sets {
-		if need.complete() {
-			return 0
-		}
-		need.union.add(set)
-	}
-	return need.count()
-}
-
-// inEachTime reports whether all times in their usual form contain a keyword.
-func inEachTime(keyword string) bool {
-	return len(keyword) == 1 && strings.ContainsAny(keyword, "tTzZ-:")
+	return nil
 }
 
 // readForKeyword returns the given rows that contain a keyword. It reads their terms.
@@ -151,36 +120,19 @@ func (s *state) rowContains(number uint32, keyword string) bool {
 }
 
 // addContaining adds the rows of the candidate terms that contain a keyword.
-func (r *reader) addContaining(candidates *roaring.Bitmap, keyword string, found *union) {
-	if len(keyword) <= 3 && exact(keyword) {
-		var numbers [512]uint32
-		all := candidates.ManyIterator()
-		for n := all.NextMany(numbers[:]); n > 0; n = all.NextMany(numbers[:]) {
-			found.addTerms(numbers[:n])
+func (r *reader) addContaining(candidates *roaring.Bitmap, keyword string, found *union) error {
+	sure, visited := surely(keyword), 0
+	for terms := candidates.Iterator(); terms.HasNext(); {
+		if t := r.terms.at(terms.Next()); sure || r.contains(t, keyword) {
+			found.add(&t.postings)
 		}
-		return
-	}
-	// Texts are read ahead, so that the processor waits for their memory only once.
-	var numbers [64]uint32
-	var terms [64]term
-	var touched byte
-	all := candidates.ManyIterator()
-	for n := all.NextMany(numbers[:]); n > 0; n = all.NextMany(numbers[:]) {
-		for i, number := range numbers[:n] {
-			terms[i] = *r.terms.at(number)
-		}
-		for i := range terms[:n] {
-			if text := terms[i].text; text != "" {
-				touched ^= text[len(text)/2]
-			}
-		}
-		for i := range terms[:n] {
-			if r.contains(&terms[i], keyword) {
-				found.add(&terms[i].postings)
+		if visited++; visited%checkEvery == 0 {
+			if err := r.pause(); err != nil {
+				return err
 			}
 		}
 	}
-	runtime.KeepAlive(touched)
+	return nil
 }
 
 // contains reports whether a term contains a keyword, except if only the key of a map contains it.

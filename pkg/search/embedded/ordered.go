@@ -121,6 +121,21 @@ func (p position) before(q position) bool {
 	return p.chunk < q.chunk || p.chunk == q.chunk && p.at < q.at
 }
 
+// between returns the number of terms between two positions.
+func (o ordered) between(p, q position) int {
+	if !p.before(q) {
+		return 0
+	}
+	if p.chunk == q.chunk {
+		return q.at - p.at
+	}
+	n := len(o[p.chunk]) - p.at + q.at
+	for chunk := p.chunk + 1; chunk < q.chunk; chunk++ {
+		n += len(o[chunk])
+	}
+	return n
+}
+
 // search returns the first position for which reached is true. reached must be true for all
 // following positions.
 func (o ordered) search(reached func(number uint32) bool) position {

@@ -92,7 +92,7 @@ func (e *Engine) Get(ctx context.Context, scope visibility.Scope, uid string) (*
 	if !found || !s.allows(scope, number) {
 		return nil, nil
 	}
-	r := &reader{state: s, ctx: ctx}
+	r := &reader{state: s, ctx: ctx, since: time.Now()}
 	items, err := r.items([]uint32{number})
 	if err != nil {
 		return nil, err

@@ -2,9 +2,7 @@ package embedded
 
 import (
 	"context"
-	"math/bits"
 	"runtime"
-	"strings"
 	"sync"
 	"time"
 
@@ -29,14 +27,16 @@ type reader struct {
 	scope *roaring.Bitmap
 	// scopeCost is the cost of reading all rows in the scope, or 0 if it is not known.
 	scopeCost int
-	// since is the start of the last turn of the question.
+	// keys and times are the numbers of keys of maps and of times of the fleet, if the query has keywords.
+	keys, times int
+	// since is the start of the last turn of the question. ran is the length of its previous turns.
 	since time.Time
+	ran   time.Duration
 	// borrowed contains the buffers that return to the pool when the reader is closed.
 	borrowed []*[]uint64
 
-	// budget is the budget of the request, or nil for a lookup. spent is the cost of this question.
+	// budget is the budget of the request, or nil for a lookup.
 	budget *search.Budget
-	spent  time.Duration
 	// turns is nil for a caller that need not wait. endTurn ends the turn of a long question.
 	turns   *turns
 	caller  string
@@ -64,20 +64,28 @@ func (r *reader) denseOf(b *roaring.Bitmap) dense {
 	return d
 }
 
-// turn is the time that a question runs before others have their turn.
-const turn = time.Millisecond
+const (
+	// turn is the time that a question runs before others have their turn.
+	turn = time.Millisecond
+	// longTime is the time after which a question waits for the turn of its caller.
+	longTime = 8 * time.Millisecond
+)
 
-// pause lets other goroutines run, so that short questions do not wait for long ones. It returns an error if the
-// context has ended.
+// pause lets other goroutines run, so that short questions do not wait for long ones. When the question becomes a long
+// one, it waits for its turn. It returns an error if the context has ended.
 func (r *reader) pause() error {
-	if now := time.Now(); now.Sub(r.since) > turn {
-		if !r.since.IsZero() {
-			runtime.Gosched()
-			now = time.Now()
-		}
-		r.since = now
+	if took := time.Since(r.since); took > turn {
+		r.ran += took
+		runtime.Gosched()
+		r.since = time.Now()
 	}
-	return r.ctx.Err()
+	if r.turns == nil || r.endTurn != nil || r.ran < longTime {
+		return r.ctx.Err()
+	}
+	var err error
+	r.endTurn, err = r.turns.take(r.ctx, r.caller)
+	r.since = time.Now()
+	return err
 }
 
 // close ends the turn, and returns memory to the pool.
@@ -119,25 +127,6 @@ func (u *union) begin() {
 	if u.rows == nil {
 		u.rows, u.spare = u.reader.dense(u.reader.rows.len()), u.reader.dense(u.reader.rows.len())
 		u.rows.addRows(&u.first, u.spare)
-	}
-}
-
-// addTerms adds the rows of terms. It reads the postings of many terms ahead, so that the processor
-// waits for their memory only once.
-func (u *union) addTerms(terms []uint32) {
-	var sets [64]postings
-	if len(terms) > 1 {
-		u.begin()
-	}
-	for len(terms) > 0 {
-		n := min(len(terms), len(sets))
-		for i, number := range terms[:n] {
-			sets[i] = u.reader.terms.at(number).postings
-		}
-		for i := range sets[:n] {
-			u.add(&sets[i])
-		}
-		terms = terms[n:]
 	}
 }
 
@@ -242,10 +231,7 @@ func (c *conditions) rows(scope *roaring.Bitmap) *roaring.Bitmap {
 
 func (r *reader) conditions(q *query.Query) (conditions, error) {
 	var c conditions
-	if err := r.charge(r.boundOfQuery(q)); err != nil {
-		return c, err
-	}
-	if err := r.work(r.costOfQuery(q)); err != nil {
+	if err := r.spend(r.costOfQuery(q)); err != nil {
 		return c, err
 	}
 	for i := range q.Filters {
@@ -305,10 +291,12 @@ func (r *reader) filter(f *query.Filter) (wanted, unwanted *roaring.Bitmap, isWa
 		if f.Property == query.Cluster {
 			r.matchClusters(c, to)
 		} else if p != nil {
-			if cost := r.costOf(f.Property, c); r.costOfReadingScope(cost) < cost {
+			done, err := r.match(p, c, to)
+			if err != nil {
+				return nil, nil, false, err
+			}
+			if !done {
 				unread = append(unread, comparisonTo{c, to})
-			} else {
-				r.match(p, c, to)
 			}
 		}
 	}
@@ -371,18 +359,4 @@ func (r *reader) readForFilter(p *property, comparisons []comparisonTo) error {
 		return err == nil
 	})
 	return err
-}
-
-// match adds the rows of the terms of a property for which a comparison holds.
-func (r *reader) match(p *property, c *query.Comparison, to *union) {
-	m := matcher{reader: r, property: p, comparison: c, to: to, pairs: strings.Contains(c.Text, "=")}
-	if !m.pairs && len(m.property.keys) > 0 {
-		m.keys()
-	}
-	switch c.Op {
-	case query.Less, query.LessOrEqual, query.Greater, query.GreaterOrEqual:
-		m.inOrder()
-	default:
-		m.equal()
-	}
 }

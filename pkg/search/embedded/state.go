@@ -32,7 +32,6 @@ type dictionary struct {
 	// properties are indexed by propertyNames. That map is replaced when a property is added.
 	properties    vector[*property]
 	propertyNames map[string]uint32
-	sizes         *dictionarySizes
 }
 
 // resources contains the rows and their classes.

@@ -46,7 +46,6 @@ type transaction struct {
 func (w *writer) begin(s *state) *transaction {
 	w.transactions++
 	t := &transaction{state: *s, id: w.transactions, writer: w, journal: journal{recording: true}}
-	t.state.dictionary.sizes = &dictionarySizes{}
 	t.dict = &dictionaryWriter{
 		dictionary: &t.state.dictionary, dictionaryMemory: w.dictionary, id: t.id, free: w.free, fresh: map[uint32][]uint32{},
 	}
