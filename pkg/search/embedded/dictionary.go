@@ -95,7 +95,7 @@ func (d *dictionaryWriter) property(name string) uint32 {
 func newProperty(owner uint64, name string) *property {
 	internal := isInternal(name)
 	return &property{
-		owner: owner, name: name, hidden: internal || query.Hidden(name), reserved: query.Reserved(name), internal: internal, json: quoted(name) + ":",
+		owner: owner, name: name, hidden: internal || query.Hidden(name), internal: internal, json: quoted(name) + ":",
 	}
 }
 

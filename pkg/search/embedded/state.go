@@ -140,8 +140,6 @@ type property struct {
 	owner  uint64
 	name   string
 	hidden bool
-	// reserved is true if only the server may set the property.
-	reserved bool
 	// internal is true if no search returns or finds the property.
 	internal bool
 	// json is the name as a JSON string with a colon.
