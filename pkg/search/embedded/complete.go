@@ -2,7 +2,6 @@ package embedded
 
 import (
 	"context"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -214,9 +213,6 @@ func (c *completer) walk() (*search.Completion, error) {
 		if steps++; steps%checkEvery == 0 && c.pause() != nil {
 			return nil, c.ctx.Err()
 		}
-		if at.at%fetchedTogether == 0 {
-			c.fetch(at)
-		}
 		value, count, next := c.valueAt(at)
 		if count > 0 {
 			if !some {
@@ -234,20 +230,6 @@ func (c *completer) walk() (*search.Completion, error) {
 		return completion, nil
 	}
 	return completion, c.bounds(completion, first, at)
-}
-
-// fetchedTogether is the number of terms that are read ahead, so that the processor waits for their
-// memory only once.
-const fetchedTogether = 64
-
-// fetch reads the terms from a position into the cache of the processor.
-func (c *completer) fetch(at position) {
-	terms := c.property.order[at.chunk][at.at:]
-	var touched uint32
-	for _, number := range terms[:min(len(terms), fetchedTogether)] {
-		touched ^= c.terms.at(number).postings.one
-	}
-	runtime.KeepAlive(touched)
 }
 
 func hasLetters(text string) bool {
