@@ -157,8 +157,8 @@ func (r *checkpointReader) postings(count int, at func(i uint32) *postings) {
 		rows := readValues[uint32](r, int(head&^setMany))
 		var many *postingList
 		if set != nil {
-			many = &packed(&r.lists, []postingList{{list: slices.Clip(rows)}})[0]
-			set.many = many
+			many = r.newList()
+			many.list, set.many = slices.Clip(rows), many
 		}
 		if len(rows) == 0 {
 			bitmaps = append(bitmaps, many)
@@ -175,6 +175,17 @@ func (r *checkpointReader) postings(count int, at func(i uint32) *postings) {
 		}
 		many.bitmap.SetCopyOnWrite(true)
 	}
+}
+
+// newList returns an empty list. Lists share memory, because there are many.
+func (r *checkpointReader) newList() *postingList {
+	const together = 512
+	if len(r.lists) == 0 {
+		r.lists = make([]postingList, together)
+	}
+	list := &r.lists[0]
+	r.lists = r.lists[1:]
+	return list
 }
 
 func (r *checkpointReader) checkpoint() *checkpoint {

@@ -140,9 +140,6 @@ func loadAll(ctx context.Context, s *store) (*transaction, int, error) {
 		return nil, 0, err
 	}
 	t.finish()
-	if len(from.files) == 0 {
-		t.compact()
-	}
 	t.moved, t.journal.stored = nil, storedChanges{}
 	t.firstMoved, t.changes = 0, 0
 	return t, indexed, nil
