@@ -10,7 +10,6 @@ const (
 	StateFile      = stateFile
 	CheckpointFile = checkpointFile
 	DiscardedDir   = discardedDir
-	FormerFile     = formerFile
 )
 
 // ClusterFile returns the name of the file of a cluster.

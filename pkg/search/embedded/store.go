@@ -29,8 +29,6 @@ const (
 	// discardedDir contains the files that were moved aside. It contains only the last file of each
 	// cluster.
 	discardedDir = "discarded"
-	// formerFile is the file of earlier formats.
-	formerFile = "search.db"
 
 	// stateSize is the size of the state file, which is overwritten in place. Its last bytes are a checksum.
 	stateSize = 256
@@ -114,11 +112,7 @@ func (s *store) begin(boot string) error {
 	if err != nil {
 		return err
 	}
-	former, err := s.discardFormer()
-	if err != nil {
-		return err
-	}
-	s.trusted = known && !former && (s.Clean || boot != "" && s.Boot == boot)
+	s.trusted = known && (s.Clean || boot != "" && s.Boot == boot)
 	s.Boot, s.Clean = boot, false
 	if err := s.writeState(s.Version); err != nil {
 		return err
@@ -173,14 +167,6 @@ func (s *store) writeState(version uint64) error {
 	data = append(data, strings.Repeat(" ", padding)...)
 	_, err = s.lock.WriteAt(binary.BigEndian.AppendUint32(data, crc32.Checksum(data, sumTable)), 0)
 	return err
-}
-
-// discardFormer moves the data of an earlier format aside, and reports whether such data existed.
-func (s *store) discardFormer() (bool, error) {
-	if _, err := os.Stat(filepath.Join(s.dir, formerFile)); errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return true, s.discard(formerFile, errFormat)
 }
 
 // discard moves a file aside.
