@@ -145,13 +145,13 @@ func newField(propertyID uint32, kind query.Type, key string) *field {
 	return f
 }
 
-// term returns the number of the term of a leaf in a field. textHash is the hash of the text.
-func (d *dictionaryWriter) term(fieldID uint32, leafType query.Type, text string, textHash uint64, empty bool) uint32 {
+// term returns the number of the term of a leaf in a field.
+func (d *dictionaryWriter) term(fieldID uint32, leafType query.Type, text string, empty bool) uint32 {
 	info := termInfo(leafType)
 	if empty {
 		info |= infoEmpty
 	}
-	hash := hashTerm(textHash, fieldID, info)
+	hash := hashTerm(hashText(text), fieldID, info)
 	recent := d.recent.at(hash)
 	if recent.transaction == d.id && recent.field == fieldID && recent.kind == info && recent.text == text {
 		return recent.number

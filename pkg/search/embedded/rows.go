@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
-	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
 // The data of a row begin with the part of its UID after the name of its cluster: one byte for the
@@ -33,16 +32,6 @@ func hashText(text string) uint64 { return maphash.String(hashSeed, text) }
 func hashWith(hash uint64, number uint32) uint64 { return hash ^ (uint64(number)+1)*0x9e3779b97f4a7c15 }
 
 func hashOf(text string, number uint32) uint64 { return hashWith(hashText(text), number) }
-
-// appendHashes appends the hashes of the texts of all leaves.
-func appendHashes(hashes []uint64, properties query.Properties) []uint64 {
-	for i := range properties {
-		for j := range properties[i].Leaves {
-			hashes = append(hashes, hashText(properties[i].Leaves[j].Text))
-		}
-	}
-	return hashes
-}
 
 // appendUID appends a UID in the encoding of the data of rows. It returns false if the UID does not
 // belong to the cluster.

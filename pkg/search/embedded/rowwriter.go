@@ -12,7 +12,7 @@ type rowWriter struct {
 	*rowMemory
 	id      uint64
 	free    *freeList
-	encoder encoder
+	dict    *dictionaryWriter
 	index   *indexer
 	class   *classWriter
 	journal *journal
@@ -25,7 +25,6 @@ type rowWriter struct {
 type rowMemory struct {
 	data   []byte
 	key    []byte
-	hashes []uint64
 	before parts
 	now    parts
 }
@@ -55,8 +54,7 @@ const (
 func (w *rowWriter) put(c *cluster, resource *search.Resource) (number uint32, outcome int) {
 	properties := withInternal(normalized(resource.Properties), resource.Internal)
 	w.key, _ = appendUID(w.key[:0], c.name, resource.UID)
-	w.hashes = appendHashes(w.hashes[:0], properties)
-	w.data = w.encoder.encode(append(w.data[:0], w.key...), properties, w.hashes, &w.now)
+	w.data = w.dict.encode(append(w.data[:0], w.key...), properties)
 
 	number, known := w.findRow(c.id, w.key)
 	if known && w.rows.at(number).exists() {
@@ -70,7 +68,7 @@ func (w *rowWriter) put(c *cluster, resource *search.Resource) (number uint32, o
 	if !known {
 		number = w.newRow(c, w.key)
 	}
-	w.fill(number, string(w.data), c, search.ClassOf(c.name, c.hub, properties), w.version, &w.now)
+	w.fill(number, string(w.data), c, search.ClassOf(c.name, c.hub, properties))
 	if w.index.termRows.full() {
 		w.index.flush()
 	}
@@ -79,9 +77,11 @@ func (w *rowWriter) put(c *cluster, resource *search.Resource) (number uint32, o
 }
 
 // fill stores a resource in a row that is new or to which only edges referred.
-func (w *rowWriter) fill(number uint32, data string, c *cluster, in visibility.Class, version uint64, found *parts) {
+func (w *rowWriter) fill(number uint32, data string, c *cluster, in visibility.Class) {
+	found := &w.now
+	w.partsOf(data, found)
 	c.unknown.remove(w.id, number)
-	*w.rows.edit(w.id, number) = row{data: data, version: version, class: w.class.enter(c, in, number), kind: found.kind}
+	*w.rows.edit(w.id, number) = row{data: data, version: w.version, class: w.class.enter(c, in, number), kind: found.kind}
 	w.index.add(number, found)
 	c.rows.add(w.id, number)
 	w.visible++
@@ -90,11 +90,12 @@ func (w *rowWriter) fill(number uint32, data string, c *cluster, in visibility.C
 	w.journal.stored.row(c.id, number)
 }
 
-// replace changes a resource to the state that was encoded last.
+// replace changes a resource to the state with the given data.
 func (w *rowWriter) replace(number uint32, old row, data string, c *cluster, properties query.Properties) {
 	w.index.flush()
 	now, before := &w.now, &w.before
 	w.partsOf(old.data, before)
+	w.partsOf(data, now)
 	moved := now.named != before.named
 	class := old.class
 	if in := search.ClassOf(c.name, c.hub, properties); w.classes.at(old.class).class != in {

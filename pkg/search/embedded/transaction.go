@@ -51,7 +51,7 @@ func (w *writer) begin(s *state) *transaction {
 	}
 	t.index = &indexer{dictionaryWriter: t.dict, indexerMemory: &w.index}
 	t.rowWriter = &rowWriter{
-		state: &t.state, rowMemory: &w.rows, id: t.id, free: w.free, encoder: encoder{dictionaryWriter: t.dict}, index: t.index,
+		state: &t.state, rowMemory: &w.rows, id: t.id, free: w.free, dict: t.dict, index: t.index,
 		class: &classWriter{resources: &t.state.resources, id: t.id, free: w.free}, journal: &t.journal,
 	}
 	t.edges = &graphWriter{graph: &t.state.graph, graphMemory: &w.graph, id: t.id, free: w.free, rows: t.rowWriter}
