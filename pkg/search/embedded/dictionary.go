@@ -32,7 +32,6 @@ type dictionaryMemory struct {
 	fieldNumbers map[fieldKey]uint32
 	// trigramTerms are terms that must still be added to the postings of trigrams.
 	trigramTerms pending
-	recent       recentTerms
 }
 
 type fieldKey struct {
@@ -62,22 +61,6 @@ func newDictionaryMemory(s *state) *dictionaryMemory {
 	}
 	return m
 }
-
-// recentTerms are the terms that the transaction used last. Most values occur in many rows, and
-// this cache avoids reads of distant memory.
-type recentTerms [1 << recentBits]recentTerm
-
-type recentTerm struct {
-	transaction   uint64
-	field, number uint32
-	kind          termInfo
-	text          string
-}
-
-const recentBits = 11
-
-// at returns the place of the term with a hash, if the term is cached.
-func (r *recentTerms) at(hash uint64) *recentTerm { return &r[hash&(1<<recentBits-1)] }
 
 // property returns the number of a property.
 func (d *dictionaryWriter) property(name string) uint32 {
@@ -152,19 +135,14 @@ func (d *dictionaryWriter) term(fieldID uint32, leafType query.Type, text string
 		info |= infoEmpty
 	}
 	hash := hashTerm(hashText(text), fieldID, info)
-	recent := d.recent.at(hash)
-	if recent.transaction == d.id && recent.field == fieldID && recent.kind == info && recent.text == text {
-		return recent.number
-	}
 	number, found := d.termTable.find(hash, func(number uint32) bool {
 		other := d.terms.at(number)
 		return other.info().field() == fieldID && (other.info()^info)&(infoLeaf|infoEmpty) == 0 && other.text == text
 	})
-	if !found {
-		number = d.newTerm(fieldID, info, text, hash)
+	if found {
+		return number
 	}
-	*recent = recentTerm{transaction: d.id, field: fieldID, kind: info, number: number, text: d.terms.at(number).text}
-	return number
+	return d.newTerm(fieldID, info, text, hash)
 }
 
 func hashTerm(textHash uint64, field uint32, info termInfo) uint64 {
