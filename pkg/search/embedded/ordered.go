@@ -2,7 +2,6 @@ package embedded
 
 import (
 	"cmp"
-	"encoding/binary"
 	"slices"
 	"sort"
 	"strings"
@@ -241,86 +240,28 @@ func (d *dictionary) without(o ordered, removed []uint32) ordered {
 	return append(result, o[done:]...)
 }
 
-// sortable is a term with eight bytes of its text.
-type sortable struct {
-	prefix uint64
-	number uint32
-}
-
-// sortTerms sorts terms in the order of an ordered list. It compares eight bytes of all texts at a
-// time, because reading texts, which are far apart in memory, is slow.
+// sortTerms sorts terms in the order of an ordered list.
 func (d *dictionary) sortTerms(terms []uint32) {
-	if len(terms) < 64 {
-		slices.SortFunc(terms, d.compareTerms)
-		return
+	type shown struct {
+		text   string
+		number uint32
 	}
-	texts := make([]sortable, 0, len(terms))
+	// The texts are read once, because they are far apart in memory.
+	texts := make([]shown, 0, len(terms))
 	var numbers []uint32
 	for _, number := range terms {
-		if d.terms.at(number).info().number() {
+		if t := d.terms.at(number); t.info().number() {
 			numbers = append(numbers, number)
 		} else {
-			texts = append(texts, sortable{number: number})
+			texts = append(texts, shown{d.shown(t), number})
 		}
 	}
 	slices.SortFunc(numbers, d.compareTerms)
-	d.sortTexts(texts, 0)
+	slices.SortFunc(texts, func(a, b shown) int {
+		return cmp.Or(strings.Compare(a.text, b.text), cmp.Compare(a.number, b.number))
+	})
 	copy(terms, numbers)
 	for i := range texts {
 		terms[len(numbers)+i] = texts[i].number
 	}
-}
-
-// sortTexts sorts terms whose texts are equal in the first depth bytes.
-func (d *dictionary) sortTexts(texts []sortable, depth int) {
-	if len(texts) < 16 {
-		slices.SortFunc(texts, func(a, b sortable) int { return d.compareTerms(a.number, b.number) })
-		return
-	}
-	ended := true
-	for i := range texts {
-		var more bool
-		texts[i].prefix, more = d.bytesAt(texts[i].number, depth)
-		ended = ended && !more
-	}
-	if ended {
-		// Texts that differ only in zero bytes at the end are compared completely.
-		slices.SortFunc(texts, func(a, b sortable) int {
-			return cmp.Or(cmp.Compare(a.prefix, b.prefix), d.compareTerms(a.number, b.number))
-		})
-		return
-	}
-	slices.SortFunc(texts, func(a, b sortable) int { return cmp.Compare(a.prefix, b.prefix) })
-	for first := 0; first < len(texts); {
-		end := first + 1
-		for end < len(texts) && texts[end].prefix == texts[first].prefix {
-			end++
-		}
-		if end-first > 1 {
-			d.sortTexts(texts[first:end], depth+8)
-		}
-		first = end
-	}
-}
-
-// bytesAt returns eight bytes of the text that completions show for a term, and reports whether
-// there are more.
-func (d *dictionary) bytesAt(number uint32, depth int) (prefix uint64, more bool) {
-	t := d.terms.at(number)
-	var bytes [8]byte
-	length := 0
-	if f := d.fields.get(t.info().field()); f.kind == query.Map {
-		if depth < len(f.key) {
-			length = copy(bytes[:], f.key[depth:])
-		}
-		if length < len(bytes) && depth+length == len(f.key) {
-			bytes[length] = '='
-			length++
-		}
-		depth -= len(f.key) + 1
-	}
-	if at := depth + length; at >= 0 && at < len(t.text) && length < len(bytes) {
-		length += copy(bytes[length:], t.text[at:])
-	}
-	return binary.BigEndian.Uint64(bytes[:]), depth+length < len(t.text)
 }
