@@ -124,70 +124,13 @@ func (s *postings) add(transaction uint64, row uint32) {
 
 // addMany adds rows. The rows must be sorted.
 func (s *postings) addMany(transaction uint64, rows []uint32) {
-	if len(rows) == 1 {
-		s.add(transaction, rows[0])
-		return
-	}
-	if s.many == nil || s.many.bitmap == nil {
-		first, last := s.span()
-		if staysList(s.count()+len(rows), min(first, rows[0]), max(last, rows[len(rows)-1])) {
-			s.addList(transaction, rows)
+	for i, row := range rows {
+		if s.many != nil && s.many.bitmap != nil {
+			s.own(transaction).bitmap.AddMany(rows[i:])
 			return
 		}
-		if s.many == nil {
-			rows = s.with(rows)
-			s.one, s.many = 0, &postingList{owner: transaction}
-		}
-		p := s.own(transaction)
-		p.bitmap = roaring.New()
-		p.bitmap.SetCopyOnWrite(true)
-		p.bitmap.AddMany(p.list)
-		p.list = nil
+		s.add(transaction, row)
 	}
-	s.own(transaction).bitmap.AddMany(rows)
-}
-
-// span returns the first and the last row of a set that is not a bitmap.
-func (s *postings) span() (first, last uint32) {
-	switch {
-	case s.many != nil:
-		return s.many.list[0], s.many.list[len(s.many.list)-1]
-	case s.one > 0:
-		return s.one - 1, s.one - 1
-	default:
-		return ^uint32(0), 0
-	}
-}
-
-// with returns the given rows together with the inline row of the set.
-func (s *postings) with(rows []uint32) []uint32 {
-	if s.one == 0 {
-		return rows
-	}
-	at, found := slices.BinarySearch(rows, s.one-1)
-	if found {
-		return rows
-	}
-	return slices.Insert(slices.Clone(rows), at, s.one-1)
-}
-
-// addList adds rows to a set that remains a list.
-func (s *postings) addList(transaction uint64, rows []uint32) {
-	if s.many == nil {
-		merged := slices.Clone(s.with(rows))
-		s.one, s.many = 0, &postingList{owner: transaction, list: merged}
-		return
-	}
-	old := s.many.list
-	merged := make([]uint32, 0, len(old)+len(rows))
-	if old[len(old)-1] < rows[0] {
-		merged = append(append(merged, old...), rows...)
-	} else {
-		merged = append(append(merged, old...), rows...)
-		slices.Sort(merged)
-		merged = slices.Compact(merged)
-	}
-	s.many = &postingList{owner: transaction, list: merged}
 }
 
 func (s *postings) remove(transaction uint64, row uint32) {
