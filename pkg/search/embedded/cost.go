@@ -25,8 +25,8 @@ const (
 	// keyCost is the cost of reading a key of a map. edgeCost is the cost of reading an edge.
 	keyCost  = 40
 	edgeCost = 30
-	// propertyCost is the cost of finding out whether some rows have a property.
-	propertyCost = 200
+	// propertyCost is the cost of finding out whether some rows have a property, and schemaCost if they do.
+	propertyCost, schemaCost = 200, 2_000
 	// itemCost and itemBytes are the cost and the memory of an item in a response. valueCost and
 	// valueBytes are those of a value. Encoding, compressing and sending cause most of the cost of
 	// an item.

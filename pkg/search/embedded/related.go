@@ -75,53 +75,36 @@ func (w *walker) reach(origins *roaring.Bitmap) (dense, error) {
 	// unseen contains the visible rows that were not reached yet.
 	unseen := w.dense(w.rows.len())
 	copy(unseen, w.visible)
-	var level, next []uint32
-	edges := 0
-	step := func(number uint32, last bool) {
-		neighbours := w.adjacency.get(number)
-		edges += len(neighbours) + 1
-		for _, e := range neighbours {
-			other := e.other()
-			if !unseen.has(other) {
-				continue
-			}
-			unseen.clear(other)
-			if !last && w.passes(other) {
-				next = append(next, other)
-			}
-		}
-	}
-	var failed error
-	pay := func() error {
-		if failed == nil {
-			failed = errors.Join(w.spend(edges*edgeCost), w.pause())
-			edges = 0
-		}
-		return failed
-	}
-	var batch [checkEvery]uint32
-	from := origins.ManyIterator()
-	for n := from.NextMany(batch[:]); n > 0 && pay() == nil; n = from.NextMany(batch[:]) {
-		for _, number := range batch[:n] {
-			step(number, w.depth == 1)
-		}
-	}
-	for i := 1; i < w.depth && len(next) > 0; i++ {
-		level, next = next, level[:0]
+	level := origins.ToArray()
+	for depth := 1; depth <= w.depth && len(level) > 0; depth++ {
+		var next []uint32
 		for numbers := range slices.Chunk(level, checkEvery) {
-			if pay() != nil {
-				break
-			}
+			edges := 0
 			for _, number := range numbers {
-				step(number, i == w.depth-1)
+				neighbours := w.adjacency.get(number)
+				edges += len(neighbours) + 1
+				for _, e := range neighbours {
+					other := e.other()
+					if !unseen.has(other) {
+						continue
+					}
+					unseen.clear(other)
+					if depth < w.depth && w.passes(other) {
+						next = append(next, other)
+					}
+				}
+			}
+			if err := errors.Join(w.spend(edges*edgeCost), w.pause()); err != nil {
+				return nil, err
 			}
 		}
+		level = next
 	}
 	reached := unseen
 	for i := range reached {
 		reached[i] = w.visible[i] &^ unseen[i] &^ w.found[i]
 	}
-	return reached, pay()
+	return reached, nil
 }
 
 // countKinds counts rows by their kind. It omits the kinds that the request does not relate.

@@ -170,8 +170,6 @@ func (r *reader) items(rows []uint32) ([]search.Item, error) {
 	}
 	items := make([]search.Item, len(rows))
 	objects := make([]object, len(rows))
-	uids := make([]byte, 0, len(rows)*56)
-	ends := make([]int, len(rows))
 	for i, number := range rows {
 		if i%checkEvery == checkEvery-1 {
 			if err := r.pause(); err != nil {
@@ -180,17 +178,9 @@ func (r *reader) items(rows []uint32) ([]search.Item, error) {
 		}
 		at := r.rows.at(number)
 		c := r.clusterOf(at)
-		items[i] = search.Item{Cluster: c.name, Hub: r.classes.at(at.class).class.Hub, Version: at.version}
+		items[i] = search.Item{UID: string(appendUIDText(nil, c.name, at.data)), Cluster: c.name, Hub: r.classes.at(at.class).class.Hub, Version: at.version}
 		objects[i] = object{state: r.state, data: at.data}
 		items[i].Object = &objects[i]
-		uids = appendUIDText(uids, c.name, at.data)
-		ends[i] = len(uids)
-	}
-	text := string(uids)
-	start := 0
-	for i := range items {
-		items[i].UID = text[start:ends[i]]
-		start = ends[i]
 	}
 	return items, nil
 }
