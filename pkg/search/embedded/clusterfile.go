@@ -19,7 +19,7 @@ import (
 // The header contains the format, the length of the entries, a checksum of the cluster's name and
 // the entries, and a checksum of the header itself.
 const (
-	format      = 3
+	format      = 4
 	formatMagic = "hubsrch"
 	headerSize  = 8 + 8 + sumSize + sumSize
 	// rewriteFrom is the amount of outdated data in bytes that a file of any size may contain.

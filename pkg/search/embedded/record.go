@@ -121,22 +121,13 @@ func isUID(key []byte) bool { return uidLength(key) == len(key) }
 // uidLength returns the length of the UID at the start of data, or -1 if data do not start with a
 // UID.
 func uidLength(data []byte) int {
-	if len(data) == 0 {
+	length, size := binary.Uvarint(data)
+	if size <= 0 || length > uint64(len(data)) {
 		return -1
 	}
-	length := -1
-	switch data[0] {
-	case uidUUID:
-		length = 17
-	case uidCluster:
-		length = 1
-	case uidText:
-		if n, size := binary.Uvarint(data[1:]); size > 0 && n <= uint64(len(data)) {
-			length = 1 + size + int(n)
-		}
-	}
-	if length > len(data) {
+	end := size + max(0, int(length)-1)
+	if end > len(data) {
 		return -1
 	}
-	return length
+	return end
 }
