@@ -148,7 +148,6 @@ func (s *state) sets(of *state) []*postings {
 		for j := range p.variants {
 			sets = append(sets, &p.variants[j])
 		}
-		sets = append(sets, &p.empties)
 	}
 	for _, c := range s.clusters[:len(of.clusters)] {
 		sets = append(sets, &c.rows, &c.secrets, &c.unknown)

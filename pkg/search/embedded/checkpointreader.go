@@ -224,6 +224,7 @@ func (r *checkpointReader) checkpoint() *checkpoint {
 	var tables sync.WaitGroup
 	tables.Go(s.indexTerms)
 	tables.Go(s.indexRows)
+	tables.Go(s.indexTimes)
 	r.postings(trigrams, func(i uint32) *postings { return s.trigrams.edit(0, i) })
 	sets := s.sets(s)
 	r.postings(len(sets), func(i uint32) *postings { return sets[i] })
@@ -232,6 +233,7 @@ func (r *checkpointReader) checkpoint() *checkpoint {
 	for i := range record.Properties {
 		r.property(s.properties.get(uint32(i)))
 	}
+	r.align()
 	tables.Wait()
 	s.indexClasses()
 	s.indexRelations()
@@ -243,11 +245,6 @@ func (r *checkpointReader) property(p *property) {
 	r.align()
 	for _, length := range lengths {
 		p.order = append(p.order, slices.Clip(readValues[uint32](r, int(length))))
-	}
-	firsts := readList[uint32](r)
-	leaves := readColumn[leaf[int64]](r, len(firsts))
-	for i := range leaves {
-		p.times.setLeaf(firsts[i], &leaves[i])
 	}
 }
 

@@ -215,12 +215,4 @@ func (w *checkpointWriter) property(p *property) {
 	for _, terms := range p.order {
 		w.bytes(bytesOf(terms))
 	}
-	var firsts []uint32
-	p.times.each(func(first uint32, _ *[leafSize]int64) { firsts = append(firsts, first) })
-	list(w, firsts)
-	w.align()
-	p.times.each(func(_ uint32, values *[leafSize]int64) {
-		// A leaf is stored as it is in memory, without owner.
-		w.bytes(bytesOf([]leaf[int64]{{elements: *values}}))
-	})
 }

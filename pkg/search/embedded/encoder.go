@@ -61,9 +61,6 @@ func (d *dictionary) partsOf(data string, found *parts) {
 			}
 		}
 		found.variants = append(found.variants, variantOf(last, variant))
-		if info.empty() {
-			found.variants = append(found.variants, variantOf(last, emptyVariant))
-		}
 	}
 }
 

@@ -65,28 +65,19 @@ func (x *indexer) removeFromTerm(id, row uint32) {
 func (x *indexer) removeFromVariant(id, row uint32) {
 	set := x.variant(id)
 	if set.remove(x.id, row); set.empty() {
-		x.emptyProperties = append(x.emptyProperties, id/uint32(variantIDs))
+		x.emptyProperties = append(x.emptyProperties, id/uint32(variantCount))
 	}
 }
 
 // A variant is identified by the number of the property and the number of the variant, combined in
 // one number.
-const (
-	emptyVariant = variantCount
-	variantIDs   = variantCount + 1
-)
-
 func variantOf(propertyID uint32, variant int) uint32 {
-	return propertyID*uint32(variantIDs) + uint32(variant)
+	return propertyID*uint32(variantCount) + uint32(variant)
 }
 
 // variant returns the postings of a variant.
 func (x *indexer) variant(id uint32) *postings {
-	p := x.editProperty(id / uint32(variantIDs))
-	if variant := int(id % uint32(variantIDs)); variant != emptyVariant {
-		return &p.variants[variant]
-	}
-	return &p.empties
+	return &x.editProperty(id / uint32(variantCount)).variants[id%uint32(variantCount)]
 }
 
 // flush adds the pending rows.
@@ -100,28 +91,18 @@ func (x *indexer) flush() {
 
 // setTimes stores the time of a term for rows, if the term is a time that is stored by row.
 func (x *indexer) setTimes(number uint32, rows ...uint32) {
-	e := x.terms.at(number)
-	if !e.info().canonical() {
-		return
-	}
-	f := x.fields.get(e.info().field())
-	if f.kind != query.String {
-		return
-	}
-	at, _ := query.ParseTime(e.text)
-	p := x.editProperty(f.property)
-	for _, row := range rows {
-		*p.times.edit(x.id, row) = timeValue(at)
+	if e := x.terms.at(number); x.storedByRow(e) {
+		at, _ := query.ParseTime(e.text)
+		p := x.editProperty(x.fields.get(e.info().field()).property)
+		for _, row := range rows {
+			*p.times.edit(x.id, row) = timeValue(at)
+		}
 	}
 }
 
 // clearTime removes the time of a row.
 func (x *indexer) clearTime(number, row uint32) {
-	info := x.terms.at(number).info()
-	if !info.canonical() {
-		return
-	}
-	if f := x.fields.get(info.field()); f.kind == query.String {
-		*x.editProperty(f.property).times.edit(x.id, row) = 0
+	if e := x.terms.at(number); x.storedByRow(e) {
+		*x.editProperty(x.fields.get(e.info().field()).property).times.edit(x.id, row) = 0
 	}
 }

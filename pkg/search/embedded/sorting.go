@@ -225,17 +225,22 @@ func (w *walk) lead(number uint32) {
 
 // without returns the rows that do not have the property, or have an empty one.
 func (w *walk) without() *roaring.Bitmap {
-	p := w.property
-	rest := w.sorter.reader.denseOf(w.rows)
-	for i := range p.variants {
-		rest.removeRows(&p.variants[i])
-	}
-	p.empties.each(func(row uint32) bool {
-		if w.dense.has(row) {
-			rest.set(row)
+	r := w.sorter.reader
+	id := r.propertyNames[w.property.name]
+	rest := r.denseOf(w.rows)
+	for i := range w.property.variants {
+		rows := &w.property.variants[i]
+		if kind := query.Type(i); kind != query.Map && kind != query.List {
+			rest.removeRows(rows)
+			continue
 		}
-		return true
-	})
+		rows.each(func(row uint32) bool {
+			if w.dense.has(row) && r.firstTerm(r.rows.at(row).data, id) != 0 {
+				rest.clear(row)
+			}
+			return true
+		})
+	}
 	return roaring.FromDense(rest, true)
 }
 

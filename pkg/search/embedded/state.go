@@ -146,8 +146,6 @@ type property struct {
 	json string
 	// variants contains the rows whose property has a type. Times have their own variant.
 	variants [variantCount]postings
-	// empties contains the rows whose map or list has no leaves.
-	empties postings
 	// order contains all terms in the order of completions.
 	order ordered
 	// times contains the values of the rows that are times without fractions, in the form of
