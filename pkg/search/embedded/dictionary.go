@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
@@ -204,31 +203,13 @@ func (d *dictionaryWriter) flushTrigrams() {
 	d.trigramTerms.flush(func(trigram uint32, terms []uint32) { d.trigrams.edit(d.id, trigram).addMany(d.id, terms) })
 }
 
-const (
-	// manyTerms is the number of new terms from which on they are ordered with all processors.
-	manyTerms = 1 << 16
-	// manyPairs is the number of new pairs of trigrams and terms from which on they are added in
-	// the background.
-	manyPairs = 1 << 13
-)
-
 // order inserts the new terms into the order of their properties. It changes only properties that
 // the transaction owns.
 func (d *dictionaryWriter) order() {
-	count := 0
-	for _, terms := range d.fresh {
-		count += len(terms)
-	}
-	var wait sync.WaitGroup
 	for id, terms := range d.fresh {
 		p := d.properties.get(id)
-		if count < manyTerms {
-			p.order = d.insert(p.order, terms)
-			continue
-		}
-		wait.Go(func() { p.order = d.insert(p.order, terms) })
+		p.order = d.insert(p.order, terms)
 	}
-	wait.Wait()
 }
 
 // removeUnused removes terms, fields and properties that no row uses any more.

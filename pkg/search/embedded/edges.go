@@ -63,17 +63,14 @@ type edgeKey struct{ source, dest, relation uint32 }
 // edgeCounts are the changes of edges by a report. An edge that one report removes and adds again
 // has not changed.
 type edgeCounts struct {
-	added   map[edgeKey]struct{}
-	removed map[edgeKey]struct{}
-	// fresh counts edges that were added before any edge was removed. They require no keys.
-	fresh int
+	added, removed map[edgeKey]struct{}
+}
+
+func newEdgeCounts() *edgeCounts {
+	return &edgeCounts{added: map[edgeKey]struct{}{}, removed: map[edgeKey]struct{}{}}
 }
 
 func (e *edgeCounts) add(key edgeKey) {
-	if e.removed == nil {
-		e.fresh++
-		return
-	}
 	if _, was := e.removed[key]; was {
 		delete(e.removed, key)
 		return
@@ -82,9 +79,6 @@ func (e *edgeCounts) add(key edgeKey) {
 }
 
 func (e *edgeCounts) remove(key edgeKey) {
-	if e.removed == nil {
-		e.removed, e.added = map[edgeKey]struct{}{}, map[edgeKey]struct{}{}
-	}
 	if _, is := e.added[key]; is {
 		delete(e.added, key)
 		return

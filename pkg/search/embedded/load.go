@@ -88,7 +88,7 @@ func (l *loader) add(file *loadedFile) error {
 	if !file.later && l.known[file.cluster] != nil {
 		l.forget(file.cluster)
 	}
-	c, counts := l.cluster(file.cluster, file.record.Hub), &edgeCounts{}
+	c, counts := l.cluster(file.cluster, file.record.Hub), newEdgeCounts()
 	for _, e := range file.resources {
 		if err := l.addResource(c, e, counts); err != nil {
 			return err

@@ -69,7 +69,7 @@ func (t *transaction) apply(report *search.Report) (*search.Applied, error) {
 	t.version++
 	c := t.cluster(report.Cluster, report.Hub)
 	applied := &search.Applied{Version: t.version}
-	counts := &edgeCounts{}
+	counts := newEdgeCounts()
 	kept := make([]uint32, 0, len(report.Put))
 	for i := range report.Put {
 		number, outcome := t.rowWriter.put(c, &report.Put[i])
@@ -103,7 +103,7 @@ func (t *transaction) apply(report *search.Report) (*search.Applied, error) {
 		c.reported = report.Time
 	}
 	t.journal.stored.cluster(c.id)
-	applied.EdgesAdded, applied.EdgesDeleted = len(counts.added)+counts.fresh, len(counts.removed)
+	applied.EdgesAdded, applied.EdgesDeleted = len(counts.added), len(counts.removed)
 	applied.Resources, applied.Edges = c.rows.count(), c.edges
 	return applied, nil
 }
@@ -214,7 +214,7 @@ func (t *transaction) removeCluster(name string) {
 	}
 	t.version++
 	c := t.editCluster(id)
-	counts := &edgeCounts{}
+	counts := newEdgeCounts()
 	t.edges.keepOnly(c, nil, counts)
 	gone := c.rows.asBitmap().ToArray()
 	slices.SortFunc(gone, t.compareUIDs)

@@ -65,11 +65,6 @@ func (t *transaction) prepare(write func() error) error {
 	for id := range t.dict.fresh {
 		t.dict.editProperty(id)
 	}
-	if len(t.dict.trigramTerms.pairs) < manyPairs {
-		t.dict.flushTrigrams()
-		t.dict.order()
-		return write()
-	}
 	// None of these functions reads data that another one changes.
 	var wait sync.WaitGroup
 	wait.Go(t.dict.flushTrigrams)
