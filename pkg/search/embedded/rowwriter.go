@@ -52,7 +52,7 @@ const (
 
 // put stores a resource, and returns its row.
 func (w *rowWriter) put(c *cluster, resource *search.Resource) (number uint32, outcome int) {
-	properties := withInternal(normalized(resource.Properties), resource.Internal)
+	properties := withInternal(resource.Properties, resource.Internal)
 	w.key, _ = appendUID(w.key[:0], c.name, resource.UID)
 	w.data = w.dict.encode(append(w.data[:0], w.key...), properties)
 
