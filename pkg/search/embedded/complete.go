@@ -132,9 +132,8 @@ func (c *completer) complete(values []search.ValueCount) *search.Completion {
 func (c *completer) aggregate(property uint32) (*search.Completion, error) {
 	counts := map[uint32]int{}
 	doubled := map[string]int{}
-	visited := 0
 	var terms []uint32
-	c.found.bitmap.Iterate(func(row uint32) bool {
+	err := c.each(c.found.bitmap, func(row uint32) {
 		data := c.rows.at(row).data
 		terms = terms[:0]
 		for at := uidEnd(data); at < len(data); {
@@ -156,10 +155,8 @@ func (c *completer) aggregate(property uint32) (*search.Completion, error) {
 			}
 		}
 		c.sameValues(terms, doubled)
-		visited++
-		return visited%checkEvery != 0 || c.pause() == nil
 	})
-	if err := c.ctx.Err(); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	byValue := map[string]int{}

@@ -84,18 +84,11 @@ func (r *reader) addKeys(p *property, keyword string, found *union) error {
 // readForKeyword returns the given rows that contain a keyword. It reads their terms.
 func (r *reader) readForKeyword(keyword string, rows *roaring.Bitmap) (*roaring.Bitmap, error) {
 	found := roaring.New()
-	visited := 0
-	var err error
-	rows.Iterate(func(row uint32) bool {
+	return found, r.each(rows, func(row uint32) {
 		if r.rowContains(row, keyword) {
 			found.Add(row)
 		}
-		if visited++; visited%checkEvery == 0 {
-			err = r.pause()
-		}
-		return err == nil
 	})
-	return found, err
 }
 
 // rowContains reports whether a row contains a keyword.

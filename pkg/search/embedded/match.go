@@ -34,10 +34,10 @@ type section struct {
 
 // match adds the rows of the terms of a property for which a comparison holds. It returns false, and adds nothing, if
 // reading the scope costs less.
-func (r *reader) match(p *property, c *query.Comparison, to *union) (bool, error) {
-	m := matcher{reader: r, property: p, comparison: c, to: to, pairs: strings.Contains(c.Text, "=")}
+func (r *reader) match(p *property, c comparisonTo) (bool, error) {
+	m := matcher{reader: r, property: p, comparison: c.Comparison, to: c.to, pairs: strings.Contains(c.Text, "=")}
 	if !m.pairs && len(p.keys) > 0 {
-		if !exactText(p.name, c) && !m.worth(len(p.keys)*m.costOfTerm()) {
+		if !exactText(p.name, c.Comparison) && !m.worth(len(p.keys)*m.costOfTerm()) {
 			return false, nil
 		}
 		m.findKeys()

@@ -46,13 +46,6 @@ func (e *Engine) Search(ctx context.Context, scope visibility.Scope, request *se
 		return nil, err
 	}
 	defer r.close()
-	if !request.Items && !request.Related && request.CountBy == "" {
-		count, err := r.count(&request.Query)
-		if err != nil {
-			return nil, err
-		}
-		return &search.Result{Count: count, Version: r.version}, nil
-	}
 	found, err := r.matches(&request.Query)
 	if err != nil {
 		return nil, err

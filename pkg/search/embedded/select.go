@@ -138,171 +138,87 @@ func (u *union) bitmap() *roaring.Bitmap {
 	return roaring.FromDense(u.rows, true)
 }
 
-// cover knows which of the needed rows a union does not contain yet.
-type cover struct {
-	*union
-	rows dense
-	// passed is the number of words whose rows are all in the union.
-	passed int
-}
-
-// complete reports whether the union contains all needed rows.
-func (c *cover) complete() bool {
-	c.begin()
-	for c.passed < len(c.rows) && c.rows[c.passed]&^c.union.rows[c.passed] == 0 {
-		c.passed++
-	}
-	return c.passed == len(c.rows)
-}
-
-// count returns the number of needed rows that the union does not contain.
-func (c *cover) count() int {
-	if c.complete() {
-		return 0
-	}
-	n := 0
-	for i := c.passed; i < len(c.rows); i++ {
-		n += bits.OnesCount64(c.rows[i] &^ c.union.rows[i])
-	}
-	return n
-}
-
-// missing returns the needed rows that the union does not contain. No rows are needed afterwards.
-func (c *cover) missing() *roaring.Bitmap {
-	c.begin()
-	for i := range c.rows {
-		c.rows[i] &^= c.union.rows[i]
-	}
-	return roaring.FromDense(c.rows, true)
-}
-
 // matches returns the rows in the scope that match a query. They must not be changed.
 func (r *reader) matches(q *query.Query) (*roaring.Bitmap, error) {
-	c, err := r.conditions(q)
-	if err != nil {
+	if err := r.spend(r.costOfQuery(q)); err != nil {
 		return nil, err
 	}
-	return c.rows(r.scope), nil
-}
-
-// count returns the number of rows in the scope that match a query. If possible, it does not create
-// a set of them.
-func (r *reader) count(q *query.Query) (int, error) {
-	c, err := r.conditions(q)
-	if err != nil {
-		return 0, err
-	}
-	if len(c.unwanted) > 1 {
-		return int(c.rows(r.scope).GetCardinality()), nil
-	}
 	found := r.scope
-	last := len(c.wanted) - 1
-	for i, rows := range c.wanted {
-		if i == last && len(c.unwanted) == 0 {
-			return int(found.AndCardinality(rows)), nil
-		}
-		found = roaring.And(found, rows)
-	}
-	n := found.GetCardinality()
-	for _, rows := range c.unwanted {
-		n -= found.AndCardinality(rows)
-	}
-	return int(n), nil
-}
-
-// conditions contains the rows that each part of a query requires, and the rows that each part
-// excludes.
-type conditions struct{ wanted, unwanted []*roaring.Bitmap }
-
-// rows returns the rows of a scope that meet the conditions.
-func (c *conditions) rows(scope *roaring.Bitmap) *roaring.Bitmap {
-	found := scope
-	for _, rows := range c.wanted {
-		found = roaring.And(found, rows)
-	}
-	for i, rows := range c.unwanted {
-		if i == 0 {
-			found = roaring.And(found, found)
-		}
-		found.AndNot(rows)
-	}
-	return found
-}
-
-func (r *reader) conditions(q *query.Query) (conditions, error) {
-	var c conditions
-	if err := r.spend(r.costOfQuery(q)); err != nil {
-		return c, err
-	}
 	for i := range q.Filters {
-		if err := r.pause(); err != nil {
-			return c, err
-		}
-		wanted, unwanted, isWanted, err := r.filter(&q.Filters[i])
+		wanted, unwanted, err := r.filter(&q.Filters[i])
 		if err != nil {
-			return c, err
+			return nil, err
 		}
-		if isWanted {
-			c.wanted = append(c.wanted, wanted)
+		if wanted != nil {
+			found = roaring.And(found, wanted)
 		}
 		if unwanted != nil {
-			c.unwanted = append(c.unwanted, unwanted)
+			found = roaring.And(found, found)
+			found.AndNot(unwanted)
 		}
 	}
-	// The rows within the scope that the previous parts require.
-	within, done := r.scope, 0
 	for _, word := range q.Keywords {
 		if word == "" {
 			continue
 		}
 		if err := r.pause(); err != nil {
-			return c, err
+			return nil, err
 		}
-		for ; done < len(c.wanted); done++ {
-			within = roaring.And(within, c.wanted[done])
-		}
-		rows, err := r.keyword(word, within)
+		rows, err := r.keyword(word, found)
 		if err != nil {
-			return c, err
+			return nil, err
 		}
-		c.wanted = append(c.wanted, rows)
+		found = roaring.And(found, rows)
 	}
-	return c, nil
+	return found, nil
 }
 
-// filter returns the rows for which one of the comparisons other than != holds, and the rows that a
-// != comparison excludes. Both may be nil.
-func (r *reader) filter(f *query.Filter) (wanted, unwanted *roaring.Bitmap, isWanted bool, err error) {
+// each calls visit with each row of a set, and pauses meanwhile.
+func (r *reader) each(rows *roaring.Bitmap, visit func(row uint32)) error {
+	visited := 0
+	var err error
+	rows.Iterate(func(row uint32) bool {
+		visit(row)
+		if visited++; visited%checkEvery == 0 {
+			err = r.pause()
+		}
+		return err == nil
+	})
+	return err
+}
+
+// filter returns the rows for which one of the comparisons other than != holds, or nil if there are none, and the rows
+// that a != comparison excludes, or nil.
+func (r *reader) filter(f *query.Filter) (wanted, unwanted *roaring.Bitmap, err error) {
 	yes, no := union{reader: r}, union{reader: r}
-	isUnwanted := false
+	isWanted, isUnwanted := false, false
 	var unread []comparisonTo
 	p := r.inScope(f.Property)
 	for i := range f.Comparisons {
-		c := &f.Comparisons[i]
 		if err := r.pause(); err != nil {
-			return nil, nil, false, err
+			return nil, nil, err
 		}
-		to := &yes
+		c := comparisonTo{&f.Comparisons[i], &yes}
 		if c.Op == query.NotEqual {
-			to, isUnwanted = &no, true
+			c.to, isUnwanted = &no, true
 		} else {
 			isWanted = true
 		}
 		if f.Property == query.Cluster {
-			r.matchClusters(c, to)
+			r.matchClusters(c)
 		} else if p != nil {
-			done, err := r.match(p, c, to)
+			done, err := r.match(p, c)
 			if err != nil {
-				return nil, nil, false, err
+				return nil, nil, err
 			}
 			if !done {
-				unread = append(unread, comparisonTo{c, to})
+				unread = append(unread, c)
 			}
 		}
 	}
 	if len(unread) > 0 {
 		if err := r.readForFilter(p, unread); err != nil {
-			return nil, nil, false, err
+			return nil, nil, err
 		}
 	}
 	if isWanted {
@@ -311,16 +227,7 @@ func (r *reader) filter(f *query.Filter) (wanted, unwanted *roaring.Bitmap, isWa
 	if isUnwanted {
 		unwanted = no.bitmap()
 	}
-	return wanted, unwanted, isWanted, nil
-}
-
-// matchClusters adds the rows of the clusters whose name a comparison matches.
-func (r *reader) matchClusters(c *query.Comparison, to *union) {
-	for _, cluster := range r.clusters {
-		if c.MatchesLeaf(query.Cluster, query.String, query.Leaf{Text: cluster.name}, r.now) {
-			to.add(&cluster.rows)
-		}
-	}
+	return wanted, unwanted, nil
 }
 
 // comparisonTo is a comparison, and the union for the rows for which it holds.
@@ -329,14 +236,21 @@ type comparisonTo struct {
 	to *union
 }
 
+// matchClusters adds the rows of the clusters whose name a comparison matches.
+func (r *reader) matchClusters(c comparisonTo) {
+	for _, cluster := range r.clusters {
+		if c.MatchesLeaf(query.Cluster, query.String, query.Leaf{Text: cluster.name}, r.now) {
+			c.to.add(&cluster.rows)
+		}
+	}
+}
+
 // readForFilter adds the rows of the scope for which comparisons on a property hold. It reads their terms.
 func (r *reader) readForFilter(p *property, comparisons []comparisonTo) error {
 	for i := range comparisons {
 		comparisons[i].to.begin()
 	}
-	visited := 0
-	var err error
-	r.scope.Iterate(func(row uint32) bool {
+	return r.each(r.scope, func(row uint32) {
 		data := r.rows.at(row).data
 		for at := uidEnd(data); at < len(data); {
 			var number uint32
@@ -353,10 +267,5 @@ func (r *reader) readForFilter(p *property, comparisons []comparisonTo) error {
 				}
 			}
 		}
-		if visited++; visited%checkEvery == 0 {
-			err = r.pause()
-		}
-		return err == nil
 	})
-	return err
 }

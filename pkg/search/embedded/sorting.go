@@ -257,16 +257,7 @@ func (o *sorter) sort(rows *roaring.Bitmap, by []search.Order, after *token) err
 		return err
 	}
 	top := &topRows{reader: r, by: by, after: after, limit: wanted}
-	offered := 0
-	var err error
-	rows.Iterate(func(row uint32) bool {
-		top.offer(row)
-		if offered++; offered%checkEvery == 0 {
-			err = r.pause()
-		}
-		return err == nil
-	})
-	if err != nil {
+	if err := r.each(rows, top.offer); err != nil {
 		return err
 	}
 	slices.SortFunc(top.rows, func(a, b sorted) int { return top.compare(&a, &b) })
