@@ -12,7 +12,6 @@ import (
 	"slices"
 	"sync"
 	"syscall"
-	"unsafe"
 
 	"github.com/RoaringBitmap/roaring/v2"
 )
@@ -105,11 +104,7 @@ func readColumn[T any](r *checkpointReader, count int) []T {
 }
 
 func readValues[T any](r *checkpointReader, count int) []T {
-	data := r.take(uint64(count) * uint64(unsafe.Sizeof(*new(T))))
-	if len(data) == 0 {
-		return nil
-	}
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(data))), count)
+	return valuesOf[T](r.take(uint64(count) * uint64(sizeOf[T]())))
 }
 
 func readList[T any](r *checkpointReader) []T {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"runtime"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -149,9 +148,4 @@ func (t *transaction) use(r *checkpointReader, from *state) {
 			*t.adjacency.edit(t.id, i) = ends
 		}
 	})
-}
-
-// sameMemory reports whether two texts are the same memory. It is false for empty texts.
-func sameMemory(a, b string) bool {
-	return len(a) > 0 && len(a) == len(b) && unsafe.StringData(a) == unsafe.StringData(b)
 }

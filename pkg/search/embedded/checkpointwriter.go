@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
-	"unsafe"
 )
 
 // writeCheckpoint replaces the checkpoint. It calls pause regularly, and ends with its error.
@@ -122,10 +121,6 @@ func column[T any](w *checkpointWriter, count int, at func(i uint32) T) {
 	}
 }
 
-func bytesOf[T any](values []T) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), len(values)*int(unsafe.Sizeof(*new(T))))
-}
-
 // list writes a number of values and then the values.
 func list[T any](w *checkpointWriter, values []T) {
 	column(w, 1, func(uint32) uint64 { return uint64(len(values)) })
@@ -136,8 +131,7 @@ func list[T any](w *checkpointWriter, values []T) {
 func (w *checkpointWriter) texts(count int, at func(i uint32) string) {
 	column(w, count, func(i uint32) uint32 { return uint32(len(at(i))) })
 	for i := range uint32(count) {
-		text := at(i)
-		w.bytes(unsafe.Slice(unsafe.StringData(text), len(text)))
+		w.bytes(stringAsBytes(at(i)))
 	}
 }
 

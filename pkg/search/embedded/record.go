@@ -2,13 +2,9 @@ package embedded
 
 import (
 	"encoding/binary"
-	"unsafe"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
-
-// bytesAsString returns bytes as a string without a copy. The bytes must not be changed afterwards.
-func bytesAsString(data []byte) string { return unsafe.String(unsafe.SliceData(data), len(data)) }
 
 func appendText(dst []byte, text string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(text))), text...)
