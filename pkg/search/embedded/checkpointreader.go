@@ -145,7 +145,7 @@ func (r *checkpointReader) postings(count int, at func(i uint32) *postings) {
 		set := at(uint32(i))
 		if head&setMany == 0 {
 			if set != nil {
-				set.one = head
+				set.single = head
 			}
 			continue
 		}

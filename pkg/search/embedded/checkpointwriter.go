@@ -144,7 +144,7 @@ func (w *checkpointWriter) postings(count int, at func(i uint32) *postings) {
 		if s := at(i); s.many != nil {
 			return setMany | uint32(len(s.many.list))
 		} else {
-			return s.one
+			return s.single
 		}
 	})
 	w.align()

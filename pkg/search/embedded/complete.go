@@ -103,11 +103,11 @@ func (c *completer) complete(values []search.ValueCount) *search.Completion {
 	completion := &search.Completion{Values: values, Numbers: len(values) > 0, Times: len(values) > 0}
 	keys := make(map[string]float64, len(values))
 	for _, value := range values {
-		number, is := query.ParseNumber(value.Value)
-		if is {
+		number, ok := query.ParseNumber(value.Value)
+		if ok {
 			keys[value.Value] = number
 		}
-		completion.Numbers = completion.Numbers && is
+		completion.Numbers = completion.Numbers && ok
 		completion.Times = completion.Times && query.IsTime(value.Value)
 	}
 	slices.SortFunc(values, func(a, b search.ValueCount) int {
@@ -184,7 +184,7 @@ func (c *completer) sameValues(terms []uint32, doubled map[string]int) {
 			continue
 		}
 		value := c.shown(c.terms.at(number))
-		if _, was := seen[value]; was {
+		if _, known := seen[value]; known {
 			doubled[value]++
 		}
 		seen[value] = struct{}{}

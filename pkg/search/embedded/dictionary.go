@@ -186,7 +186,7 @@ func orderOf(f *field, text string) termInfo {
 	if f.kind == query.Map {
 		return orderText
 	}
-	if _, is := query.ParseNumber(text); is {
+	if _, ok := query.ParseNumber(text); ok {
 		return orderNum
 	}
 	if query.IsTime(text) {

@@ -71,7 +71,7 @@ func newEdgeCounts() *edgeCounts {
 }
 
 func (e *edgeCounts) add(key edgeKey) {
-	if _, was := e.removed[key]; was {
+	if _, removed := e.removed[key]; removed {
 		delete(e.removed, key)
 		return
 	}
@@ -79,7 +79,7 @@ func (e *edgeCounts) add(key edgeKey) {
 }
 
 func (e *edgeCounts) remove(key edgeKey) {
-	if _, is := e.added[key]; is {
+	if _, added := e.added[key]; added {
 		delete(e.added, key)
 		return
 	}

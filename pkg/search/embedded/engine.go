@@ -275,13 +275,13 @@ func (e *Engine) Clusters(ctx context.Context) ([]search.ClusterState, error) {
 	var states []search.ClusterState
 	for _, c := range e.current.Load().clusters {
 		if c.present {
-			one := search.ClusterState{
+			clusterState := search.ClusterState{
 				Name: c.name, Hub: c.hub, Resources: c.rows.count(), Edges: c.edges, Reported: c.reported, Incomplete: c.incomplete,
 			}
 			if !c.hub {
-				one.Secrets = c.secrets.count()
+				clusterState.Secrets = c.secrets.count()
 			}
-			states = append(states, one)
+			states = append(states, clusterState)
 		}
 	}
 	slices.SortFunc(states, func(a, b search.ClusterState) int { return cmp.Compare(a.Name, b.Name) })

@@ -49,16 +49,16 @@ func (r *reader) related(found *roaring.Bitmap, page []uint32, request *search.R
 	}
 	related := make([]search.Related, 0, len(counts))
 	for kind, count := range counts {
-		one := search.Related{Kind: kind, Count: count}
+		ofKind := search.Related{Kind: kind, Count: count}
 		if rows := rows[kind]; len(rows) > 0 {
-			if one.Items, err = r.items(rows); err != nil {
+			if ofKind.Items, err = r.items(rows); err != nil {
 				return nil, err
 			}
-			if err := w.relate(one.Items, rows); err != nil {
+			if err := w.relate(ofKind.Items, rows); err != nil {
 				return nil, err
 			}
 		}
-		related = append(related, one)
+		related = append(related, ofKind)
 	}
 	slices.SortFunc(related, func(a, b search.Related) int { return strings.Compare(a.Kind, b.Kind) })
 	return related, nil
@@ -198,7 +198,7 @@ func (w *walker) originsAt(number uint32, to []uint32) ([]uint32, error) {
 			}
 			for _, e := range w.adjacency.get(from) {
 				other := e.other()
-				if _, was := seen[other]; was || !w.visible.has(other) {
+				if _, known := seen[other]; known || !w.visible.has(other) {
 					continue
 				}
 				seen[other] = struct{}{}

@@ -24,10 +24,10 @@ const (
 )
 
 func newSortKey(text string) sortKey {
-	if number, is := query.ParseNumber(text); is {
+	if number, ok := query.ParseNumber(text); ok {
 		return sortKey{rank: rankNumber, number: number, text: text}
 	}
-	if at, is := query.ParseTime(text); is {
+	if at, ok := query.ParseTime(text); ok {
 		return sortKey{rank: rankTime, at: at, text: text}
 	}
 	return sortKey{rank: rankText, text: text}
