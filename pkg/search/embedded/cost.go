@@ -39,6 +39,8 @@ const (
 	// sharedCost is the cost of a keyword of two letters, which unites the postings of all trigrams
 	// that begin with these letters. letterCost is this cost for a single letter, for each term.
 	sharedCost, letterCost = 2_000_000, 10
+	// frequentFrom is the cost of a keyword above which its frequent terms are added first.
+	frequentFrom = 5_000_000
 	// candidateCost is the cost for each term of a property if the index selects the terms to compare, matchCost if all are
 	// compared, and timeCost if they are times. sharedTermCost is the cost of a keyword for each term of the fleet.
 	candidateCost, matchCost, timeCost, sharedTermCost = 40, 200, 10, 10

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/RoaringBitmap/roaring/v2"
@@ -25,6 +26,23 @@ func (r *reader) keyword(keyword string, within *roaring.Bitmap) (*roaring.Bitma
 			found.add(&c.rows)
 		}
 	}
+	if cost > frequentFrom {
+		need := r.denseOf(within)
+		found.begin()
+		for _, set := range r.frequent(keyword) {
+			if found.rows.contains(need) {
+				return within, nil
+			}
+			found.add(set)
+		}
+		others := roaring.And(within, within)
+		others.AndNot(found.bitmap())
+		if r.costOfReading(others, cost) < cost {
+			others, err := r.readForKeyword(keyword, others)
+			found.add(&postings{many: &postingList{bitmap: others}})
+			return found.bitmap(), err
+		}
+	}
 	own, isCluster := r.propertyNames[query.Cluster]
 	for _, id := range r.propertyNames {
 		p := r.properties.get(id)
@@ -46,6 +64,30 @@ func (r *reader) keyword(keyword string, within *roaring.Bitmap) (*roaring.Bitma
 		return nil, err
 	}
 	return found.bitmap(), nil
+}
+
+// frequentTerms is the number of terms up to which the terms of a property are compared one by one. A few
+// of them have most of the rows.
+const frequentTerms = 1 << 11
+
+// frequent returns the rows of each frequent term that contains a keyword, the largest sets first. Often, all rows contain a
+// letter, so the others need not be read.
+func (r *reader) frequent(keyword string) []*postings {
+	var sets []*postings
+	for _, id := range r.propertyNames {
+		p := r.properties.get(id)
+		if p.hidden || p.name == query.Cluster || p.terms() > frequentTerms {
+			continue
+		}
+		for at := (position{}); p.order.valid(at); at = p.order.next(at) {
+			t := r.terms.at(p.order.term(at))
+			if f := r.fields.get(t.info().field()); r.contains(t, keyword) || f.kind == query.Map && query.ContainsFold(f.key, keyword) {
+				sets = append(sets, &t.postings)
+			}
+		}
+	}
+	slices.SortFunc(sets, func(a, b *postings) int { return b.count() - a.count() })
+	return sets
 }
 
 // costOfCandidate returns the cost of adding the rows of a term if it contains a keyword.

@@ -2,12 +2,14 @@ package embedded
 
 import (
 	"errors"
+	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/RoaringBitmap/roaring/v2"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
 // relatedBytes is the memory for the UID of a match of a related item. seenCost is the cost of an
@@ -15,6 +17,9 @@ import (
 const (
 	relatedBytes = 40
 	seenCost     = 100
+	// rowsPerKind is the number of rows that can be read in the time in which the rows of a kind
+	// are counted.
+	rowsPerKind = 100
 )
 
 // walker follows edges between rows in the scope of the caller.
@@ -34,7 +39,10 @@ func (r *reader) related(found *roaring.Bitmap, page []uint32, request *search.R
 	if err != nil {
 		return nil, err
 	}
-	counts := w.countKinds(reached, request)
+	counts, err := w.countKinds(reached, request)
+	if err != nil {
+		return nil, err
+	}
 	w.origins = w.found
 	var rows map[string][]uint32
 	if request.RelatedItems {
@@ -80,6 +88,7 @@ func (w *walker) reach(origins *roaring.Bitmap) (dense, error) {
 		var next []uint32
 		for numbers := range slices.Chunk(level, checkEvery) {
 			edges := 0
+			w.fetch(numbers)
 			for _, number := range numbers {
 				neighbours := w.adjacency.get(number)
 				edges += len(neighbours) + 1
@@ -107,17 +116,59 @@ func (w *walker) reach(origins *roaring.Bitmap) (dense, error) {
 	return reached, nil
 }
 
+// fetch reads the edges of rows into the cache of the processor, so that it waits for their memory
+// only once.
+func (w *walker) fetch(rows []uint32) {
+	var touched end
+	for _, number := range rows {
+		if edges := w.adjacency.get(number); len(edges) > 0 {
+			touched ^= edges[0]
+		}
+	}
+	runtime.KeepAlive(touched)
+}
+
 // countKinds counts rows by their kind. It omits the kinds that the request does not relate.
-func (w *walker) countKinds(reached dense, request *search.Request) map[string]int {
+func (w *walker) countKinds(reached dense, request *search.Request) (map[string]int, error) {
 	byTerm := map[uint32]int{}
-	reached.each(func(number uint32) { byTerm[w.rows.at(number).kind]++ })
+	all := selection{bitmap: roaring.FromDense(reached, false), dense: reached}
+	rest := int(all.bitmap.GetCardinality())
+	if property := w.kinds(); property != nil && property.terms() <= rest/rowsPerKind {
+		for at, steps := (position{}), 1; property.order.valid(at); at, steps = property.order.next(at), steps+1 {
+			if steps%checkEvery == 0 && w.pause() != nil {
+				return nil, w.ctx.Err()
+			}
+			number := property.order.term(at)
+			t := w.terms.at(number)
+			if w.fields.get(t.info().field()).kind >= query.Map {
+				continue
+			}
+			if count := t.postings.countIn(&all); count > 0 {
+				byTerm[number] = count
+				rest -= count
+			}
+		}
+		if rest > 0 {
+			byTerm[0] = rest
+		}
+	} else {
+		reached.each(func(number uint32) { byTerm[w.rows.at(number).kind]++ })
+	}
 	counts := map[string]int{}
 	for number, count := range byTerm {
 		if kind := w.kindOf(number); request.RelatesKind(kind) {
 			counts[kind] += count
 		}
 	}
-	return counts
+	return counts, nil
+}
+
+// kinds returns the property kind, or nil if no resource has it.
+func (w *walker) kinds() *property {
+	if id, known := w.propertyNames[query.Kind]; known {
+		return w.properties.get(id)
+	}
+	return nil
 }
 
 // byKind groups rows by their kind. It returns up to limit rows of each kind, or all if limit is
