@@ -89,7 +89,6 @@ type checkpointReader struct {
 	decoder
 	size    int
 	mapping []byte
-	lists   []postingList
 }
 
 // complete reports whether everything was read.
@@ -152,8 +151,8 @@ func (r *checkpointReader) postings(count int, at func(i uint32) *postings) {
 		rows := readValues[uint32](r, int(head&^setMany))
 		var many *postingList
 		if set != nil {
-			many = r.newList()
-			many.list, set.many = slices.Clip(rows), many
+			many = &postingList{list: slices.Clip(rows)}
+			set.many = many
 		}
 		if len(rows) == 0 {
 			bitmaps = append(bitmaps, many)
@@ -170,17 +169,6 @@ func (r *checkpointReader) postings(count int, at func(i uint32) *postings) {
 		}
 		many.bitmap.SetCopyOnWrite(true)
 	}
-}
-
-// newList returns an empty list. Lists share memory, because there are many.
-func (r *checkpointReader) newList() *postingList {
-	const together = 512
-	if len(r.lists) == 0 {
-		r.lists = make([]postingList, together)
-	}
-	list := &r.lists[0]
-	r.lists = r.lists[1:]
-	return list
 }
 
 func (r *checkpointReader) checkpoint() *checkpoint {
@@ -231,7 +219,6 @@ func (r *checkpointReader) checkpoint() *checkpoint {
 	r.align()
 	tables.Wait()
 	s.indexClasses()
-	s.indexRelations()
 	return found
 }
 
@@ -273,15 +260,6 @@ func (s *state) indexClasses() {
 	for i := range uint32(s.classes.len()) {
 		if c := s.classes.at(i); !c.pending && !c.rows.empty() {
 			s.classTable.insert(0, hashClass(c.cluster, &c.class), i)
-		}
-	}
-}
-
-// indexRelations creates the table of relations.
-func (s *state) indexRelations() {
-	for i, edges := range s.countRelations() {
-		if edges > 0 {
-			s.relationTable.insert(0, hashText(s.relations.get(uint32(i))), uint32(i))
 		}
 	}
 }

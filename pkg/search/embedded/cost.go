@@ -119,14 +119,9 @@ func (r *reader) inScope(name string) *property {
 	return nil
 }
 
-// someInScope reports whether one of the rows is in the scope. Often, the first row of the scope is one of them.
+// someInScope reports whether one of the rows is in the scope.
 func (r *reader) someInScope(rows *postings) bool {
-	switch {
-	case r.scope.IsEmpty() || rows.empty():
-		return false
-	case rows.contains(r.scope.Minimum()):
-		return true
-	case rows.many != nil && rows.many.bitmap != nil:
+	if rows.many != nil && rows.many.bitmap != nil {
 		return rows.many.bitmap.AndCardinality(r.scope) > 0
 	}
 	some := false
@@ -203,23 +198,16 @@ func (r *reader) costOfReading(rows *roaring.Bitmap, limit int) int {
 	if int(rows.GetCardinality())*readCost >= limit {
 		return limit
 	}
-	if rows != r.scope {
-		return min(r.costOfRows(rows), limit)
+	if rows == r.scope && r.scopeCost > 0 {
+		return min(r.scopeCost, limit)
 	}
-	if r.scopeCost == 0 {
-		r.scopeCost = r.costOfRows(rows)
-	}
-	return min(r.scopeCost, limit)
-}
-
-func (r *reader) costOfRows(rows *roaring.Bitmap) int {
 	cost := 0
 	rows.Iterate(func(row uint32) bool {
-		cost += readCost
-		if at := r.rows.at(row); at != nil {
-			cost += max(0, len(at.data)*readByteCost-readCost)
-		}
+		cost += max(readCost, len(r.rows.at(row).data)*readByteCost)
 		return true
 	})
-	return cost
+	if rows == r.scope {
+		r.scopeCost = cost
+	}
+	return min(cost, limit)
 }

@@ -242,7 +242,6 @@ func (d *dictionaryWriter) removeUnused(version uint64) {
 	for _, id := range slices.Compact(d.emptyProperties) {
 		d.removeProperty(id, version)
 	}
-	d.trigramTerms.shrink()
 }
 
 // removeTerm removes a term without rows. Its text is kept as long as changes may refer to it.

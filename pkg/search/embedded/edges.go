@@ -22,8 +22,9 @@ type graphWriter struct {
 
 // graphMemory is the memory that graphWriters keep between transactions.
 type graphMemory struct {
-	// relationEdges is the number of edges of each relation.
+	// relationEdges is the number of edges of each relation. numbers are the numbers of relations by name.
 	relationEdges []int
+	numbers       map[string]uint32
 }
 
 // countRelations returns the number of edges of each relation.
@@ -86,19 +87,15 @@ func (e *edgeCounts) remove(key edgeKey) {
 	e.removed[key] = struct{}{}
 }
 
-// findRelation finds the number of a type of edges.
-func (g *graph) findRelation(name string) (uint32, bool) {
-	return g.relationTable.find(hashText(name), func(id uint32) bool { return *g.relations.at(id) == name })
-}
-
 // relation returns the number of a type of edges. It creates the relation if it is new.
 func (w *graphWriter) relation(name string) uint32 {
-	if id, known := w.findRelation(name); known {
+	if id, known := w.numbers[name]; known {
 		return id
 	}
 	id := w.free.take(relationNumbers, w.relations.len())
-	*w.relations.edit(w.id, id) = strings.Clone(name)
-	w.relationTable.insert(w.id, hashText(name), id)
+	name = strings.Clone(name)
+	*w.relations.edit(w.id, id) = name
+	w.numbers[name] = id
 	if missing := int(id) + 1 - len(w.relationEdges); missing > 0 {
 		w.relationEdges = append(w.relationEdges, make([]int, missing)...)
 	}
@@ -111,7 +108,7 @@ func (w *graphWriter) removeUnused() {
 	slices.Sort(w.unused)
 	for _, id := range slices.Compact(w.unused) {
 		if w.relationEdges[id] == 0 {
-			w.relationTable.remove(w.id, hashText(w.relations.get(id)), id)
+			delete(w.numbers, w.relations.get(id))
 			*w.relations.edit(w.id, id) = ""
 			w.free.add(relationNumbers, id)
 		}
@@ -150,7 +147,7 @@ func (w *graphWriter) add(c *cluster, key edgeKey, counts *edgeCounts) {
 
 // remove removes a reported edge if it exists.
 func (w *graphWriter) remove(c *cluster, edge *search.Edge, counts *edgeCounts) {
-	relation, known := w.findRelation(edge.Type)
+	relation, known := w.numbers[edge.Type]
 	if !known {
 		return
 	}

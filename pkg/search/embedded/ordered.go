@@ -173,71 +173,68 @@ func (d *dictionary) beforePart(o ordered, part int, terms []uint32) int {
 
 // insert adds terms that are not in the list.
 func (d *dictionary) insert(o ordered, added []uint32) ordered {
-	d.sortTerms(added)
-	result := make(ordered, 0, len(o)+2*len(added)/chunkLimit+1)
 	if len(o) == 0 {
-		return appendChunk(result, added)
+		d.sortTerms(added)
+		return appendChunk(nil, added)
 	}
+	return d.edit(o, added, func(chunk, added []uint32) []uint32 {
+		result := make([]uint32, 0, len(chunk)+len(added))
+		for _, number := range added {
+			at := sort.Search(len(chunk), func(i int) bool { return d.compareTerms(chunk[i], number) > 0 })
+			result = append(append(result, chunk[:at]...), number)
+			chunk = chunk[at:]
+		}
+		return append(result, chunk...)
+	})
+}
+
+// without removes terms that are in the list.
+func (d *dictionary) without(o ordered, removed []uint32) ordered {
+	return d.edit(o, removed, func(chunk, removed []uint32) []uint32 {
+		result := make([]uint32, 0, len(chunk))
+		for _, number := range chunk {
+			if len(removed) > 0 && removed[0] == number {
+				removed = removed[1:]
+			} else {
+				result = append(result, number)
+			}
+		}
+		return slices.Clip(result)
+	})
+}
+
+// edit replaces the chunks to which terms belong. It calls change with each of them and its terms in order.
+func (d *dictionary) edit(o ordered, terms []uint32, change func(chunk, terms []uint32) []uint32) ordered {
+	d.sortTerms(terms)
+	result := make(ordered, 0, len(o)+2*len(terms)/chunkLimit+1)
 	done := 0
-	for len(added) > 0 {
-		part := d.partOf(o, done, added[0])
-		take := d.beforePart(o, part, added)
+	for len(terms) > 0 && done < len(o) {
+		part := d.partOf(o, done, terms[0])
+		take := d.beforePart(o, part, terms)
 		result = append(result, o[done:part]...)
-		done = part + 1
-		result = appendChunk(result, d.merged(o[part], added[:take]))
-		added = added[take:]
+		result = appendChunk(result, change(o[part], terms[:take]))
+		terms, done = terms[take:], part+1
 	}
 	return append(result, o[done:]...)
 }
 
-// merged returns a chunk with additional terms. The terms must be in order.
-func (d *dictionary) merged(chunk, added []uint32) []uint32 {
-	result := make([]uint32, 0, len(chunk)+len(added))
-	for _, number := range added {
-		at := sort.Search(len(chunk), func(i int) bool { return d.compareTerms(chunk[i], number) > 0 })
-		result = append(append(result, chunk[:at]...), number)
-		chunk = chunk[at:]
-	}
-	return append(result, chunk...)
-}
-
-// appendChunk appends a chunk. It splits a chunk that is too large, and leaves room for more terms.
+// appendChunk appends a chunk. It splits a chunk that is too large, and leaves room for more terms. A small one is
+// joined with the previous one.
 func appendChunk(o ordered, terms []uint32) ordered {
-	if len(terms) <= chunkLimit {
+	last := len(o) - 1
+	switch {
+	case len(terms) == 0:
+		return o
+	case last >= 0 && len(o[last])+len(terms) < chunkLimit/4:
+		o[last] = slices.Concat(o[last], terms)
+		return o
+	case len(terms) <= chunkLimit:
 		return append(o, terms)
 	}
 	for part := range slices.Chunk(terms, chunkLimit*3/4) {
 		o = append(o, slices.Clone(part))
 	}
 	return o
-}
-
-// without removes terms that are in the list.
-func (d *dictionary) without(o ordered, removed []uint32) ordered {
-	d.sortTerms(removed)
-	result := make(ordered, 0, len(o))
-	done := 0
-	for len(removed) > 0 && done < len(o) {
-		part := d.partOf(o, done, removed[0])
-		take := d.beforePart(o, part, removed)
-		result = append(result, o[done:part]...)
-		done = part + 1
-		rest := make([]uint32, 0, len(o[part]))
-		for _, number := range o[part] {
-			if take > 0 && removed[0] == number {
-				removed, take = removed[1:], take-1
-			} else {
-				rest = append(rest, number)
-			}
-		}
-		removed = removed[take:]
-		if last := len(result) - 1; last >= 0 && len(rest) > 0 && len(result[last])+len(rest) < chunkLimit/4 {
-			result[last] = slices.Concat(result[last], rest)
-		} else if len(rest) > 0 {
-			result = append(result, slices.Clip(rest))
-		}
-	}
-	return append(result, o[done:]...)
 }
 
 // sortTerms sorts terms in the order of an ordered list.

@@ -9,7 +9,7 @@ type pending struct{ pairs []uint64 }
 const (
 	// pendingLimit bounds the memory of pairs.
 	pendingLimit = 1 << 21
-	// keptPairs bounds the memory of pairs that is kept for the next transaction.
+	// keptPairs bounds the memory of pairs that is kept.
 	keptPairs = 1 << 18
 )
 
@@ -36,12 +36,7 @@ func (p *pending) flush(add func(key uint32, numbers []uint32)) {
 		}
 		add(key, numbers)
 	}
-	p.pairs = p.pairs[:0]
-}
-
-// shrink frees memory that only large transactions require.
-func (p *pending) shrink() {
-	if cap(p.pairs) > keptPairs {
+	if p.pairs = p.pairs[:0]; cap(p.pairs) > keptPairs {
 		p.pairs = nil
 	}
 }

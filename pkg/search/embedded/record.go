@@ -41,13 +41,6 @@ func (d *decoder) uint32() uint32 {
 	return 0
 }
 
-func (d *decoder) uint64() uint64 {
-	if b := d.take(8); b != nil {
-		return binary.BigEndian.Uint64(b)
-	}
-	return 0
-}
-
 func (d *decoder) uvarint() uint64 {
 	value, n := binary.Uvarint(d.rest)
 	if n <= 0 {

@@ -174,25 +174,13 @@ func (w *walker) kinds() *property {
 // byKind groups rows by their kind. It returns up to limit rows of each kind, or all if limit is
 // negative.
 func (w *walker) byKind(reached dense, limit int) map[string][]uint32 {
-	byTerm := map[uint32][]uint32{}
+	byKind := map[string][]uint32{}
 	reached.each(func(number uint32) {
-		kind := w.rows.at(number).kind
-		if rows := byTerm[kind]; limit < 0 || len(rows) < limit {
-			byTerm[kind] = append(rows, number)
+		kind := w.kindOf(w.rows.at(number).kind)
+		if rows := byKind[kind]; limit < 0 || len(rows) < limit {
+			byKind[kind] = append(rows, number)
 		}
 	})
-	byKind := map[string][]uint32{}
-	for term, rows := range byTerm {
-		kind := w.kindOf(term)
-		if had := byKind[kind]; had != nil {
-			rows = slices.Concat(had, rows)
-			slices.Sort(rows)
-			if limit >= 0 {
-				rows = rows[:min(len(rows), limit)]
-			}
-		}
-		byKind[kind] = rows
-	}
 	return byKind
 }
 

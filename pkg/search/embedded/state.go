@@ -59,8 +59,7 @@ type resources struct {
 type graph struct {
 	adjacency vector[[]end]
 	// relations are the types of edges.
-	relations     vector[string]
-	relationTable table
+	relations vector[string]
 }
 
 const (

@@ -19,10 +19,13 @@ type writer struct {
 // changes.
 func newWriter(s *state, transactions uint64) *writer {
 	dictionary := newDictionaryMemory(s)
-	w := &writer{transactions: transactions, dictionary: dictionary, free: newFreeList(s), graph: graphMemory{relationEdges: s.countRelations()}}
-	for i, edges := range w.graph.relationEdges {
+	graph := graphMemory{relationEdges: s.countRelations(), numbers: map[string]uint32{}}
+	w := &writer{transactions: transactions, dictionary: dictionary, free: newFreeList(s), graph: graph}
+	for i, edges := range graph.relationEdges {
 		if edges == 0 {
 			w.free.add(relationNumbers, uint32(i))
+		} else {
+			graph.numbers[s.relations.get(uint32(i))] = uint32(i)
 		}
 	}
 	return w
@@ -77,8 +80,6 @@ func (t *transaction) prepare(write func() error) error {
 // finish removes unused data before the state is published.
 func (t *transaction) finish() {
 	t.dict.removeUnused(t.version)
-	t.index.termRows.shrink()
-	t.index.variantRows.shrink()
 	if len(t.moved) > 2*movedLimit {
 		t.firstMoved += uint64(len(t.moved) - movedLimit)
 		t.moved = slices.Clone(t.moved[len(t.moved)-movedLimit:])
