@@ -105,30 +105,30 @@ func (t *transaction) use(r *checkpointReader, from *state) {
 	readColumn[uint32](r, rows)
 	readColumn[uint32](r, rows)
 	r.texts(rows, func(i uint32, data string) {
-		if sameMemory(from.rows.at(i).data, t.rows.at(i).data) {
-			t.rows.edit(t.id, i).data = data
+		if sameMemory(from.rows.at(i).data, t.state.rows.at(i).data) {
+			t.state.rows.edit(t.id, i).data = data
 		}
 	})
 	readColumn[termInfo](r, terms)
 	r.texts(terms, func(i uint32, text string) {
-		if sameMemory(from.terms.at(i).text, t.terms.at(i).text) {
-			t.terms.edit(t.id, i).text = text
+		if sameMemory(from.terms.at(i).text, t.state.terms.at(i).text) {
+			t.state.terms.edit(t.id, i).text = text
 		}
 	})
 	r.postings(terms, func(i uint32) *postings {
-		if many := from.terms.at(i).postings.many; many != nil && many == t.terms.at(i).postings.many {
-			return &t.terms.edit(t.id, i).postings
+		if many := from.terms.at(i).postings.many; many != nil && many == t.state.terms.at(i).postings.many {
+			return &t.state.terms.edit(t.id, i).postings
 		}
 		return nil
 	})
 	r.postings(trigrams, func(i uint32) *postings {
-		if many := from.trigrams.at(i).many; many != nil && many == t.trigrams.at(i).many {
-			return t.trigrams.edit(t.id, i)
+		if many := from.trigrams.at(i).many; many != nil && many == t.state.trigrams.at(i).many {
+			return t.state.trigrams.edit(t.id, i)
 		}
 		return nil
 	})
 	for i := range uint32(from.classes.len()) {
-		t.classes.edit(t.id, i)
+		t.state.classes.edit(t.id, i)
 	}
 	for i := range uint32(from.properties.len()) {
 		t.dict.editProperty(i)
@@ -136,7 +136,7 @@ func (t *transaction) use(r *checkpointReader, from *state) {
 	for i := range from.clusters {
 		t.editCluster(uint32(i))
 	}
-	before, now := from.sets(from), t.sets(from)
+	before, now := from.sets(from), t.state.sets(from)
 	r.postings(len(now), func(i uint32) *postings {
 		if many := before[i].many; many != nil && many == now[i].many {
 			return now[i]
@@ -144,8 +144,8 @@ func (t *transaction) use(r *checkpointReader, from *state) {
 		return nil
 	})
 	r.ends(adjacency, func(i uint32, ends []end) {
-		if now := t.adjacency.get(i); len(now) == len(ends) && &now[0] == &from.adjacency.get(i)[0] {
-			*t.adjacency.edit(t.id, i) = ends
+		if now := t.state.adjacency.get(i); len(now) == len(ends) && &now[0] == &from.adjacency.get(i)[0] {
+			*t.state.adjacency.edit(t.id, i) = ends
 		}
 	})
 }

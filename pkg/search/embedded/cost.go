@@ -83,7 +83,7 @@ func rounded(size int) int { return 1 << bits.Len(uint(max(1, size)-1)) }
 // costOfQuery returns the cost of a query. A query that is too expensive is rejected before any part of it is
 // evaluated.
 func (r *reader) costOfQuery(q *query.Query) int {
-	rows := coarse(r.rows.len()) / 2
+	rows := coarse(r.state.rows.len()) / 2
 	cost := 0
 	for i := range q.Filters {
 		f := &q.Filters[i]
@@ -106,11 +106,11 @@ func (r *reader) costOfQuery(q *query.Query) int {
 
 // inScope returns a property, or nil if no resource in the scope has it.
 func (r *reader) inScope(name string) *property {
-	id, known := r.propertyNames[name]
+	id, known := r.state.propertyNames[name]
 	if !known {
 		return nil
 	}
-	p := r.properties.get(id)
+	p := r.state.properties.get(id)
 	for i := range p.variants {
 		if r.someInScope(&p.variants[i]) {
 			return p
@@ -136,7 +136,7 @@ func (r *reader) someInScope(rows *postings) bool {
 func (r *reader) costOfComparison(name string, p *property, c *query.Comparison) int {
 	parts := partCost * len(c.Parts)
 	if name == query.Cluster {
-		return comparisonCost + coarse(len(r.clusters))*(matchCost+parts)
+		return comparisonCost + coarse(len(r.state.clusters))*(matchCost+parts)
 	}
 	if p == nil {
 		return comparisonCost
@@ -150,7 +150,7 @@ func (r *reader) costOfComparison(name string, p *property, c *query.Comparison)
 	}
 	switch {
 	case c.Age > 0 || c.Time != nil && c.Op != query.Equal && c.Op != query.NotEqual:
-		cost += coarse(r.rows.len())*2 + all*timeCost
+		cost += coarse(r.state.rows.len())*2 + all*timeCost
 	case foldsKind(name, c):
 		cost += all * (matchCost + parts)
 	case c.Op != query.Equal && c.Op != query.NotEqual:
@@ -167,8 +167,8 @@ func (r *reader) costOfComparison(name string, p *property, c *query.Comparison)
 // countNames counts the keys and times that keywords are compared with.
 func (r *reader) countNames() {
 	r.keys, r.times = 0, 0
-	for _, id := range r.propertyNames {
-		p := r.properties.get(id)
+	for _, id := range r.state.propertyNames {
+		p := r.state.properties.get(id)
 		r.keys += len(p.keys)
 		if !p.hidden {
 			r.times += p.counts[orderTime>>4]
@@ -178,11 +178,11 @@ func (r *reader) countNames() {
 
 // costOfKeyword returns the cost of a keyword.
 func (r *reader) costOfKeyword(keyword string) int {
-	cost := comparisonCost + coarse(len(r.clusters)+len(r.propertyNames)+r.keys)*keyCost
+	cost := comparisonCost + coarse(len(r.state.clusters)+len(r.state.propertyNames)+r.keys)*keyCost
 	if couldBeInTime(keyword) {
 		cost += coarse(r.times) * 2 * timeCost
 	}
-	terms := coarse(r.terms.len())
+	terms := coarse(r.state.terms.len())
 	switch len(keyword) {
 	case 1:
 		return cost + sharedCost + terms*(letterCost+termCost/4)
@@ -203,7 +203,7 @@ func (r *reader) costOfReading(rows *roaring.Bitmap, limit int) int {
 	}
 	cost := 0
 	rows.Iterate(func(row uint32) bool {
-		cost += max(readCost, len(r.rows.at(row).data)*readByteCost)
+		cost += max(readCost, len(r.state.rows.at(row).data)*readByteCost)
 		return true
 	})
 	if rows == r.scope {

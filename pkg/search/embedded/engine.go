@@ -209,7 +209,7 @@ func (e *Engine) commit(batch []*job) {
 		applied = append(applied, j)
 	}
 	var err error
-	if remapped || t.version != before.version {
+	if remapped || t.state.version != before.version {
 		if err = t.prepare(func() error { return e.store.write(t) }); err == nil {
 			t.finish()
 			e.publish(t)

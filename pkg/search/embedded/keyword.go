@@ -12,16 +12,16 @@ import (
 // keyword returns a set of rows. Those of its rows that are within a given set are the rows of that
 // set that contain the keyword.
 func (r *reader) keyword(keyword string, within *roaring.Bitmap) (*roaring.Bitmap, error) {
-	cost := r.costOfKeyword(keyword) - coarse(r.terms.len())*sharedTermCost
+	cost := r.costOfKeyword(keyword) - coarse(r.state.terms.len())*sharedTermCost
 	if r.costOfReading(within, cost) < cost {
 		return r.readForKeyword(keyword, within)
 	}
-	candidates := r.containing(keyword)
+	candidates := r.state.containing(keyword)
 	if cost += int(candidates.GetCardinality()) * costOfCandidate(keyword); r.costOfReading(within, cost) < cost {
 		return r.readForKeyword(keyword, within)
 	}
 	found := union{reader: r}
-	for _, c := range r.clusters {
+	for _, c := range r.state.clusters {
 		if query.ContainsFold(c.name, keyword) {
 			found.add(&c.rows)
 		}
@@ -43,9 +43,9 @@ func (r *reader) keyword(keyword string, within *roaring.Bitmap) (*roaring.Bitma
 			return found.bitmap(), err
 		}
 	}
-	own, isCluster := r.propertyNames[query.Cluster]
-	for _, id := range r.propertyNames {
-		p := r.properties.get(id)
+	own, isCluster := r.state.propertyNames[query.Cluster]
+	for _, id := range r.state.propertyNames {
+		p := r.state.properties.get(id)
 		if p.hidden || isCluster && id == own {
 			continue
 		}
@@ -74,14 +74,14 @@ const frequentTerms = 1 << 11
 // letter, so the others need not be read.
 func (r *reader) frequent(keyword string) []*postings {
 	var sets []*postings
-	for _, id := range r.propertyNames {
-		p := r.properties.get(id)
+	for _, id := range r.state.propertyNames {
+		p := r.state.properties.get(id)
 		if p.hidden || p.name == query.Cluster || p.terms() > frequentTerms {
 			continue
 		}
 		for at := (position{}); p.order.valid(at); at = p.order.next(at) {
-			t := r.terms.at(p.order.term(at))
-			if f := r.fields.get(t.info().field()); r.contains(t, keyword) || f.kind == query.Map && query.ContainsFold(f.key, keyword) {
+			t := r.state.terms.at(p.order.term(at))
+			if f := r.state.fields.get(t.info().field()); r.state.contains(t, keyword) || f.kind == query.Map && query.ContainsFold(f.key, keyword) {
 				sets = append(sets, &t.postings)
 			}
 		}
@@ -109,13 +109,13 @@ func (r *reader) addKeys(p *property, keyword string, found *union) error {
 				return err
 			}
 		}
-		key := r.fields.get(id).key
+		key := r.state.fields.get(id).key
 		if !query.ContainsFold(key, keyword) {
 			continue
 		}
-		section := r.ofKey(p, key)
+		section := r.state.ofKey(p, key)
 		for at := section.from; at.before(section.to); at = p.order.next(at) {
-			if t := r.terms.at(p.order.term(at)); section.matches(t) {
+			if t := r.state.terms.at(p.order.term(at)); section.matches(t) {
 				found.add(&t.postings)
 			}
 		}
@@ -127,7 +127,7 @@ func (r *reader) addKeys(p *property, keyword string, found *union) error {
 func (r *reader) readForKeyword(keyword string, rows *roaring.Bitmap) (*roaring.Bitmap, error) {
 	found := roaring.New()
 	return found, r.each(rows, func(row uint32) {
-		if r.rowContains(row, keyword) {
+		if r.state.rowContains(row, keyword) {
 			found.Add(row)
 		}
 	})
@@ -158,7 +158,7 @@ func (s *state) rowContains(number uint32, keyword string) bool {
 func (r *reader) addContaining(candidates *roaring.Bitmap, keyword string, found *union) error {
 	sure, visited := surely(keyword), 0
 	for terms := candidates.Iterator(); terms.HasNext(); {
-		if t := r.terms.at(terms.Next()); sure || r.contains(t, keyword) {
+		if t := r.state.terms.at(terms.Next()); sure || r.state.contains(t, keyword) {
 			found.add(&t.postings)
 		}
 		if visited++; visited%checkEvery == 0 {
@@ -197,7 +197,7 @@ func couldBeInTime(keyword string) bool {
 // timesContaining adds the times of a property that contain a keyword. Trigrams do not index times.
 func (r *reader) timesContaining(p *property, keyword string, found *union) {
 	for at := (position{}); p.order.valid(at); at = p.order.next(at) {
-		if t := r.terms.at(p.order.term(at)); t.info().canonical() && query.ContainsFold(t.text, keyword) {
+		if t := r.state.terms.at(p.order.term(at)); t.info().canonical() && query.ContainsFold(t.text, keyword) {
 			found.add(&t.postings)
 		}
 	}

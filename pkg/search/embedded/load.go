@@ -12,8 +12,8 @@ import (
 
 // loader adds the files of clusters to a transaction.
 type loader struct {
-	*transaction
-	store *store
+	transaction *transaction
+	store       *store
 	// known contains the files whose entries a checkpoint contains.
 	known map[string]*clusterFile
 	// indexed is the number of resources that a checkpoint does not contain.
@@ -74,9 +74,9 @@ func (t *transaction) load(ctx context.Context, s *store, known map[string]*clus
 // forget removes a cluster of a checkpoint that was removed or written again later. The version
 // includes that change already.
 func (l *loader) forget(name string) {
-	version := l.version
-	l.removeCluster(name)
-	l.version = version
+	version := l.transaction.state.version
+	l.transaction.removeCluster(name)
+	l.transaction.state.version = version
 }
 
 // add adds the entries of a file. It returns an error if they are damaged.
@@ -88,21 +88,21 @@ func (l *loader) add(file *loadedFile) error {
 	if !file.later && l.known[file.cluster] != nil {
 		l.forget(file.cluster)
 	}
-	c, counts := l.cluster(file.cluster, file.record.Hub), newEdgeCounts()
+	c, counts := l.transaction.cluster(file.cluster, file.record.Hub), newEdgeCounts()
 	for _, e := range file.resources {
 		if err := l.addResource(c, e, counts); err != nil {
 			return err
 		}
 	}
 	for _, e := range file.edges {
-		if number, known := l.findRow(c.id, e.key); known && file.later {
-			l.edges.removeFrom(c, number, counts)
+		if number, known := l.transaction.state.findRow(c.id, e.key); known && file.later {
+			l.transaction.edges.removeFrom(c, number, counts)
 		}
-		if !l.edges.load(c, e, counts) {
+		if !l.transaction.edges.load(c, e, counts) {
 			return fmt.Errorf("edges of %x: %w", e.key, errCorrupt)
 		}
 	}
-	l.sweep(c)
+	l.transaction.sweep(c)
 	c.reported, c.incomplete = file.record.Reported, file.record.Incomplete
 	if resources := c.rows.count(); resources != file.record.Resources || c.edges != file.record.Edges {
 		return fmt.Errorf("%d resources of %d and %d edges of %d: %w", resources, file.record.Resources, c.edges, file.record.Edges, errCorrupt)
@@ -117,9 +117,9 @@ func (l *loader) addResource(c *cluster, e entry, counts *edgeCounts) error {
 		return fmt.Errorf("resource %x: %w", e.key, errCorrupt)
 	}
 	if len(e.value) == 0 {
-		if number, known := l.findRow(c.id, e.key); known && l.rows.at(number).exists() {
+		if number, known := l.transaction.state.findRow(c.id, e.key); known && l.transaction.state.rows.at(number).exists() {
 			l.indexed++
-			l.remove(number, c, counts)
+			l.transaction.remove(number, c, counts)
 		}
 		return nil
 	}
@@ -129,21 +129,21 @@ func (l *loader) addResource(c *cluster, e entry, counts *edgeCounts) error {
 		return fmt.Errorf("resource %x: %w", e.key, errCorrupt)
 	}
 	l.indexed++
-	reached := l.version
-	l.version = max(version, 1)
+	reached := l.transaction.state.version
+	l.transaction.state.version = max(version, 1)
 	uid := appendUIDText(nil, c.name, bytesAsString(e.key))
-	number, _ := l.rowWriter.put(c, &search.Resource{UID: bytesAsString(uid), Properties: l.properties})
+	number, _ := l.transaction.rowWriter.put(c, &search.Resource{UID: bytesAsString(uid), Properties: l.properties})
 	// The properties may have changed and changed back.
-	l.rows.edit(l.id, number).version = l.version
-	l.version = max(reached, l.version)
+	l.transaction.state.rows.edit(l.transaction.id, number).version = l.transaction.state.version
+	l.transaction.state.version = max(reached, l.transaction.state.version)
 	return nil
 }
 
 // drop removes a cluster whose file is damaged. The cluster is Incomplete until its next full
 // report.
 func (l *loader) drop(name string, damage error) error {
-	l.removeCluster(name)
-	l.cluster(name, false).incomplete = true
+	l.transaction.removeCluster(name)
+	l.transaction.cluster(name, false).incomplete = true
 	if !errors.Is(damage, errFormat) && !errors.Is(damage, errCorrupt) {
 		damage = fmt.Errorf("%w: %w", errCorrupt, damage)
 	}

@@ -11,7 +11,7 @@ import (
 // matcher finds the terms of one property for which a comparison holds. It selects candidates by
 // their order or by trigrams, and evaluates the comparison only for these.
 type matcher struct {
-	*reader
+	reader     *reader
 	property   *property
 	comparison *query.Comparison
 	to         *union
@@ -55,7 +55,7 @@ func (r *reader) match(p *property, c comparisonTo) (bool, error) {
 }
 
 // worth reports whether a cost is not more than that of reading the scope.
-func (m *matcher) worth(cost int) bool { return m.costOfReading(m.scope, cost) == cost }
+func (m *matcher) worth(cost int) bool { return m.reader.costOfReading(m.reader.scope, cost) == cost }
 
 // costOfTerm is the cost of comparing a term.
 func (m *matcher) costOfTerm() int {
@@ -80,7 +80,7 @@ func (m *matcher) cost() int {
 		cost += int(m.found.GetCardinality()) * m.costOfTerm()
 	}
 	if m.byRow {
-		cost += m.rows.len() * 2
+		cost += m.reader.state.rows.len() * 2
 	}
 	return cost
 }
@@ -89,11 +89,11 @@ func (m *matcher) cost() int {
 func (m *matcher) visit() error {
 	visited := 0
 	add := func(number uint32, matches func(t *term) bool) error {
-		if t := m.terms.at(number); matches == nil || matches(t) {
+		if t := m.reader.state.terms.at(number); matches == nil || matches(t) {
 			m.to.add(&t.postings)
 		}
 		if visited++; visited%checkEvery == 0 {
-			return m.pause()
+			return m.reader.pause()
 		}
 		return nil
 	}
@@ -105,15 +105,15 @@ func (m *matcher) visit() error {
 		}
 	}
 	if m.byRow {
-		first, last := timeRange(m.comparison, m.now)
+		first, last := timeRange(m.comparison, m.reader.now)
 		m.to.addTimes(m.property, func(value int64) bool { return first <= value && value <= last })
 	}
 	if m.found == nil {
 		return nil
 	}
-	own := m.propertyNames[m.property.name]
+	own := m.reader.state.propertyNames[m.property.name]
 	ofProperty := func(t *term) bool {
-		return m.fields.get(t.info().field()).property == own && !t.info().number() && m.matches(t)
+		return m.reader.state.fields.get(t.info().field()).property == own && !t.info().number() && m.matches(t)
 	}
 	for terms := m.found.Iterator(); terms.HasNext(); {
 		if err := add(terms.Next(), ofProperty); err != nil {
@@ -136,13 +136,13 @@ func foldsKind(property string, c *query.Comparison) bool {
 // findKeys finds the terms of maps with a key for which the comparison holds.
 func (m *matcher) findKeys() {
 	if exactText(m.property.name, m.comparison) {
-		m.sections = append(m.sections, m.ofKey(m.property, m.comparison.Parts[0]))
+		m.sections = append(m.sections, m.reader.state.ofKey(m.property, m.comparison.Parts[0]))
 		return
 	}
 	for _, id := range m.property.keys {
-		key := m.fields.get(id).key
-		if m.comparison.MatchesLeaf(m.property.name, query.Map, query.Leaf{Key: key}, m.now) {
-			m.sections = append(m.sections, m.ofKey(m.property, key))
+		key := m.reader.state.fields.get(id).key
+		if m.comparison.MatchesLeaf(m.property.name, query.Map, query.Leaf{Key: key}, m.reader.now) {
+			m.sections = append(m.sections, m.reader.state.ofKey(m.property, key))
 		}
 	}
 }
@@ -158,11 +158,11 @@ func (s *state) ofKey(p *property, key string) section {
 
 // matches reports whether the comparison holds for a term.
 func (m *matcher) matches(t *term) bool {
-	f := m.fields.get(t.info().field())
+	f := m.reader.state.fields.get(t.info().field())
 	if f.kind == query.Map && !m.pairs {
 		return false
 	}
-	return m.comparison.MatchesLeaf(m.property.name, f.kind, query.Leaf{Key: f.key, Type: t.info().leaf(), Text: t.text}, m.now)
+	return m.comparison.MatchesLeaf(m.property.name, f.kind, query.Leaf{Key: f.key, Type: t.info().leaf(), Text: t.text}, m.reader.now)
 }
 
 // find adds a section whose terms are compared.
@@ -172,7 +172,7 @@ func (m *matcher) find(from, to position) {
 
 // firstText returns the position after the numbers.
 func (m *matcher) firstText() position {
-	return m.property.order.search(func(number uint32) bool { return !m.terms.at(number).info().number() })
+	return m.property.order.search(func(number uint32) bool { return !m.reader.state.terms.at(number).info().number() })
 }
 
 // onlyTimes reports whether all terms except numbers are times whose order by bytes is their order
@@ -188,13 +188,13 @@ func (m *matcher) findRun(from, to position) {
 		return
 	}
 	holds := func(number uint32) bool {
-		return m.comparison.MatchesLeaf(m.property.name, query.String, query.Leaf{Text: m.terms.at(number).text}, m.now)
+		return m.comparison.MatchesLeaf(m.property.name, query.String, query.Leaf{Text: m.reader.state.terms.at(number).text}, m.reader.now)
 	}
 	o := m.property.order
 	beginning := holds(o.term(from))
-	numbers := m.terms.at(o.term(from)).info().number()
+	numbers := m.reader.state.terms.at(o.term(from)).info().number()
 	turn := o.search(func(number uint32) bool {
-		if isNumber := m.terms.at(number).info().number(); isNumber != numbers {
+		if isNumber := m.reader.state.terms.at(number).info().number(); isNumber != numbers {
 			return numbers
 		}
 		return holds(number) != beginning
@@ -245,14 +245,14 @@ func (m *matcher) findEqual() {
 	case c.Age > 0:
 		m.findTimes()
 	case c.Number != nil:
-		m.find(m.seek(o, orderedKey{number: true, value: *c.Number}), o.search(func(number uint32) bool {
-			k := m.orderedKey(m.terms.at(number))
+		m.find(m.reader.state.seek(o, orderedKey{number: true, value: *c.Number}), o.search(func(number uint32) bool {
+			k := m.reader.state.orderedKey(m.reader.state.terms.at(number))
 			return !k.number || k.value > *c.Number
 		}))
 	case !c.Wildcard():
 		text := textKey(c.Parts[0])
-		m.find(m.seek(o, text), o.search(func(number uint32) bool {
-			k := m.orderedKey(m.terms.at(number))
+		m.find(m.reader.state.seek(o, text), o.search(func(number uint32) bool {
+			k := m.reader.state.orderedKey(m.reader.state.terms.at(number))
 			return compareKeys(&k, &text) > 0
 		}))
 	default:
@@ -269,10 +269,10 @@ func (m *matcher) findPattern() {
 	longest, indexed := patternPiece(m.property, c)
 	switch {
 	case first != "":
-		from, to := m.seek(o, textKey(first)), o.end()
+		from, to := m.reader.state.seek(o, textKey(first)), o.end()
 		after, ok := successor(first)
 		if ok {
-			to = m.seek(o, textKey(after))
+			to = m.reader.state.seek(o, textKey(after))
 		}
 		if ok && len(c.Parts) == 2 && c.Parts[1] == "" && len(m.property.keys) == 0 {
 			m.sections = append(m.sections, section{from: from, to: to})
@@ -280,7 +280,7 @@ func (m *matcher) findPattern() {
 			m.find(from, to)
 		}
 	case indexed:
-		m.found = m.containing(longest)
+		m.found = m.reader.state.containing(longest)
 	default:
 		m.find(texts, o.end())
 	}

@@ -90,8 +90,8 @@ func (e *Engine) open(ctx context.Context, s *store) error {
 		s.abandon()
 		return err
 	}
-	if t.visible > 0 {
-		e.logger.Info("Loaded the search data", "resources", t.visible, "clusters", len(t.clusters), "indexed", indexed, "duration", time.Since(start))
+	if t.state.visible > 0 {
+		e.logger.Info("Loaded the search data", "resources", t.state.visible, "clusters", len(t.state.clusters), "indexed", indexed, "duration", time.Since(start))
 	}
 	current := t.state
 	e.store, e.writer, e.indexed = s, t.writer, indexed
@@ -107,13 +107,13 @@ func (e *Engine) distrust(s *store, t *transaction) error {
 	if s.trusted {
 		return nil
 	}
-	t.version = max(t.version+lostVersions, uint64(time.Now().UnixMicro()))
-	for id := range t.clusters {
+	t.state.version = max(t.state.version+lostVersions, uint64(time.Now().UnixMicro()))
+	for id := range t.state.clusters {
 		t.editCluster(uint32(id)).incomplete = true
 		t.journal.stored.cluster(uint32(id))
 	}
-	if len(t.clusters) > 0 {
-		e.logger.Info("A crash of the machine may have lost reports; every cluster must report all its resources again", "clusters", len(t.clusters))
+	if len(t.state.clusters) > 0 {
+		e.logger.Info("A crash of the machine may have lost reports; every cluster must report all its resources again", "clusters", len(t.state.clusters))
 	}
 	if err := s.write(t); err != nil {
 		return fmt.Errorf("write the search data: %w", err)
@@ -140,7 +140,7 @@ func loadAll(ctx context.Context, s *store) (*transaction, int, error) {
 		return nil, 0, err
 	}
 	t.finish()
-	t.moved, t.journal.stored = nil, storedChanges{}
-	t.firstMoved, t.changes = 0, 0
+	t.state.moved, t.journal.stored = nil, storedChanges{}
+	t.state.firstMoved, t.state.changes = 0, 0
 	return t, indexed, nil
 }

@@ -26,17 +26,17 @@ func (e *Engine) Schema(ctx context.Context, scope visibility.Scope, q *query.Qu
 	if found.IsEmpty() {
 		return nil, nil
 	}
-	if err := r.spend(coarse(len(r.propertyNames)) * propertyCost); err != nil {
+	if err := r.spend(coarse(len(r.state.propertyNames)) * propertyCost); err != nil {
 		return nil, err
 	}
 	rows := selection{bitmap: found, dense: r.denseOf(found)}
 	var schemas []search.PropertySchema
 	visited := 0
-	for _, id := range r.propertyNames {
+	for _, id := range r.state.propertyNames {
 		if visited++; visited%checkEvery == 0 && r.pause() != nil {
 			return nil, ctx.Err()
 		}
-		if p := r.properties.get(id); !p.hidden {
+		if p := r.state.properties.get(id); !p.hidden {
 			if schema, any := p.schema(&rows); any {
 				schemas = append(schemas, schema)
 			}

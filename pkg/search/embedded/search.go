@@ -50,7 +50,7 @@ func (e *Engine) Search(ctx context.Context, scope visibility.Scope, request *se
 	if err != nil {
 		return nil, err
 	}
-	result := &search.Result{Count: int(found.GetCardinality()), Version: r.version}
+	result := &search.Result{Count: int(found.GetCardinality()), Version: r.state.version}
 	var rows []uint32
 	if request.Items {
 		if rows, result.Continue, err = e.page(r, found, request); err != nil {
@@ -97,7 +97,7 @@ func (e *Engine) Get(ctx context.Context, scope visibility.Scope, uid string) (*
 func (e *Engine) page(r *reader, found *roaring.Bitmap, request *search.Request) ([]uint32, string, error) {
 	limit := request.Limit
 	if limit < 0 {
-		limit = r.rows.len()
+		limit = r.state.rows.len()
 	}
 	offset := max(0, request.Offset)
 	var from token
@@ -122,9 +122,9 @@ func (e *Engine) page(r *reader, found *roaring.Bitmap, request *search.Request)
 			return rows, e.tokens.encode(&from, request.OrderBy), nil
 		}
 		last := rows[len(rows)-1]
-		next := token{uid: r.uid(last)}
+		next := token{uid: r.state.uid(last)}
 		for _, order := range request.OrderBy {
-			next.keys = append(next.keys, r.sortKey(last, order.Property))
+			next.keys = append(next.keys, r.state.sortKey(last, order.Property))
 		}
 		return rows, e.tokens.encode(&next, request.OrderBy), nil
 	}
@@ -169,9 +169,9 @@ func (r *reader) items(rows []uint32) ([]search.Item, error) {
 				return nil, err
 			}
 		}
-		at := r.rows.at(number)
-		c := r.clusterOf(at)
-		items[i] = search.Item{UID: string(appendUIDText(nil, c.name, at.data)), Cluster: c.name, Hub: r.classes.at(at.class).class.Hub, Version: at.version}
+		at := r.state.rows.at(number)
+		c := r.state.clusterOf(at)
+		items[i] = search.Item{UID: string(appendUIDText(nil, c.name, at.data)), Cluster: c.name, Hub: r.state.classes.at(at.class).class.Hub, Version: at.version}
 		objects[i] = object{state: r.state, data: at.data}
 		items[i].Object = &objects[i]
 	}

@@ -20,9 +20,9 @@ type selection struct {
 
 // reader answers one question from one state.
 type reader struct {
-	*state
-	ctx context.Context
-	now time.Time
+	state *state
+	ctx   context.Context
+	now   time.Time
 	// scope contains the rows in the scope of the caller.
 	scope *roaring.Bitmap
 	// scopeCost is the cost of reading all rows in the scope, or 0 if it is not known.
@@ -59,7 +59,7 @@ func (r *reader) dense(limit int) dense {
 }
 
 func (r *reader) denseOf(b *roaring.Bitmap) dense {
-	d := r.dense(r.rows.len())
+	d := r.dense(r.state.rows.len())
 	b.WriteDenseTo(d)
 	return d
 }
@@ -125,7 +125,7 @@ func (u *union) add(s *postings) {
 // begin allocates rows.
 func (u *union) begin() {
 	if u.rows == nil {
-		u.rows, u.spare = u.reader.dense(u.reader.rows.len()), u.reader.dense(u.reader.rows.len())
+		u.rows, u.spare = u.reader.dense(u.reader.state.rows.len()), u.reader.dense(u.reader.state.rows.len())
 		u.rows.addRows(&u.first, u.spare)
 	}
 }
@@ -238,7 +238,7 @@ type comparisonTo struct {
 
 // matchClusters adds the rows of the clusters whose name a comparison matches.
 func (r *reader) matchClusters(c comparisonTo) {
-	for _, cluster := range r.clusters {
+	for _, cluster := range r.state.clusters {
 		if c.MatchesLeaf(query.Cluster, query.String, query.Leaf{Text: cluster.name}, r.now) {
 			c.to.add(&cluster.rows)
 		}
@@ -251,13 +251,13 @@ func (r *reader) readForFilter(p *property, comparisons []comparisonTo) error {
 		comparisons[i].to.begin()
 	}
 	return r.each(r.scope, func(row uint32) {
-		data := r.rows.at(row).data
+		data := r.state.rows.at(row).data
 		for at := uidEnd(data); at < len(data); {
 			var number uint32
 			number, at = uvarint(data, at)
-			t := r.terms.at(number)
-			f := r.fields.get(t.info().field())
-			if t.info().empty() || r.properties.get(f.property) != p {
+			t := r.state.terms.at(number)
+			f := r.state.fields.get(t.info().field())
+			if t.info().empty() || r.state.properties.get(f.property) != p {
 				continue
 			}
 			leaf := query.Leaf{Key: f.key, Type: t.info().leaf(), Text: t.text}

@@ -59,7 +59,7 @@ func (o *sorter) add(rows *roaring.Bitmap, by []search.Order, after *token) erro
 	case len(by) > 0 && by[0].Property == query.Cluster:
 		return o.byCluster(rows, by, after)
 	case len(by) > 0:
-		if p := o.reader.walkable(by[0].Property); p != nil && o.costOfWalk(p, count) < count*rowCost {
+		if p := o.reader.state.walkable(by[0].Property); p != nil && o.costOfWalk(p, count) < count*rowCost {
 			return o.walk(p, rows, by, after)
 		}
 	}
@@ -69,19 +69,19 @@ func (o *sorter) add(rows *roaring.Bitmap, by []search.Order, after *token) erro
 // byCluster adds rows in the order of the names of their clusters.
 func (o *sorter) byCluster(rows *roaring.Bitmap, by []search.Order, after *token) error {
 	r := o.reader
-	if err := r.spend(coarse(len(r.clusters)) * termCost); err != nil {
+	if err := r.spend(coarse(len(r.state.clusters)) * termCost); err != nil {
 		return err
 	}
-	keys := make([]sortKey, len(r.clusters))
-	order := make([]int, len(r.clusters))
-	for i, c := range r.clusters {
+	keys := make([]sortKey, len(r.state.clusters))
+	order := make([]int, len(r.state.clusters))
+	for i, c := range r.state.clusters {
 		keys[i], order[i] = newSortKey(c.name), i
 	}
 	slices.SortFunc(order, func(a, b int) int { return keys[a].compare(&keys[b], by[0].Descending) })
 	for len(order) > 0 && !o.full() {
 		key, group := &keys[order[0]], union{reader: r}
 		for len(order) > 0 && key.compare(&keys[order[0]], false) == 0 {
-			group.add(&r.clusters[order[0]].rows)
+			group.add(&r.state.clusters[order[0]].rows)
 			order = order[1:]
 		}
 		if after != nil && key.compare(&after.keys[0], by[0].Descending) < 0 {
@@ -116,7 +116,7 @@ func (o *sorter) termsOfWalk(p *property, count int) int {
 // costOfWalk estimates the cost of a walk.
 func (o *sorter) costOfWalk(p *property, count int) int {
 	// All rows with the last value are read.
-	same := coarse(o.reader.rows.len()) / rounded(p.terms())
+	same := coarse(o.reader.state.rows.len()) / rounded(p.terms())
 	return o.termsOfWalk(p, count)*termCost + min(count, o.wanted()+same)*rowCost
 }
 
@@ -168,7 +168,7 @@ func (w *walk) start() position {
 	}
 	key := &w.after.keys[0]
 	reached := order.search(func(number uint32) bool {
-		k := w.sorter.reader.termKey(number)
+		k := w.sorter.reader.state.termKey(number)
 		c := k.compare(key, false)
 		return c > 0 || c == 0 && !descending
 	})
@@ -189,11 +189,11 @@ func (w *walk) advance(at position) position {
 func (w *walk) next(at position) (position, error) {
 	o, order := w.sorter, w.property.order
 	w.group = w.group[:0]
-	key := o.reader.termKey(order.term(at))
+	key := o.reader.state.termKey(order.term(at))
 	for same := key; order.valid(at) && key.compare(&same, false) == 0; {
 		w.lead(order.term(at))
 		if at = w.advance(at); order.valid(at) {
-			same = o.reader.termKey(order.term(at))
+			same = o.reader.state.termKey(order.term(at))
 		}
 	}
 	after := w.after.within(&key)
@@ -213,10 +213,10 @@ func (w *walk) next(at position) (position, error) {
 // lead adds the rows of a term to the group. If the term belongs to a map or list, it adds only rows whose first term it is.
 func (w *walk) lead(number uint32) {
 	r := w.sorter.reader
-	t := r.terms.at(number)
-	f := r.fields.get(t.info().field())
+	t := r.state.terms.at(number)
+	f := r.state.fields.get(t.info().field())
 	t.postings.each(func(row uint32) bool {
-		if w.dense.has(row) && (f.kind < query.Map || r.firstTerm(r.rows.at(row).data, f.property) == number) {
+		if w.dense.has(row) && (f.kind < query.Map || r.state.firstTerm(r.state.rows.at(row).data, f.property) == number) {
 			w.group = append(w.group, row)
 		}
 		return true
@@ -226,7 +226,7 @@ func (w *walk) lead(number uint32) {
 // without returns the rows that do not have the property, or have an empty one.
 func (w *walk) without() *roaring.Bitmap {
 	r := w.sorter.reader
-	id := r.propertyNames[w.property.name]
+	id := r.state.propertyNames[w.property.name]
 	rest := r.denseOf(w.rows)
 	for i := range w.property.variants {
 		rows := &w.property.variants[i]
@@ -235,7 +235,7 @@ func (w *walk) without() *roaring.Bitmap {
 			continue
 		}
 		rows.each(func(row uint32) bool {
-			if w.dense.has(row) && r.firstTerm(r.rows.at(row).data, id) != 0 {
+			if w.dense.has(row) && r.state.firstTerm(r.state.rows.at(row).data, id) != 0 {
 				rest.clear(row)
 			}
 			return true
@@ -300,7 +300,7 @@ func (t *topRows) compare(a, b *sorted) int {
 			return order
 		}
 	}
-	return t.reader.compareUIDs(a.row, b.row)
+	return t.reader.state.compareUIDs(a.row, b.row)
 }
 
 // isAfter reports whether a row comes after the last row before the page.
@@ -313,7 +313,7 @@ func (t *topRows) isAfter(row *sorted) bool {
 			return order > 0
 		}
 	}
-	return t.reader.uid(row.row) > t.after.uid
+	return t.reader.state.uid(row.row) > t.after.uid
 }
 
 // offer adds a row if it is one of the first rows.
@@ -321,14 +321,14 @@ func (t *topRows) offer(row uint32) {
 	isFull := len(t.rows) == t.limit
 	candidate := sorted{row: row}
 	if len(t.by) > 0 {
-		first := t.reader.sortKey(row, t.by[0].Property)
+		first := t.reader.state.sortKey(row, t.by[0].Property)
 		if isFull && first.compare(&t.rows[0].keys[0], t.by[0].Descending) > 0 {
 			return
 		}
 		candidate.keys = make([]sortKey, 1, len(t.by))
 		candidate.keys[0] = first
 		for _, order := range t.by[1:] {
-			candidate.keys = append(candidate.keys, t.reader.sortKey(row, order.Property))
+			candidate.keys = append(candidate.keys, t.reader.state.sortKey(row, order.Property))
 		}
 	}
 	switch {

@@ -225,19 +225,19 @@ func (s *store) path(cluster string) string { return filepath.Join(s.dir, fileNa
 // write writes the changes of a transaction. After an error, the files of its clusters may contain
 // more than the published data, so the next write replaces them.
 func (s *store) write(t *transaction) error {
-	err := s.writeState(t.version)
+	err := s.writeState(t.state.version)
 	for id, changes := range t.journal.stored.clusters {
 		if err != nil {
 			break
 		}
-		c := t.clusters[id]
+		c := t.state.clusters[id]
 		if err = s.writeCluster(t, c, changes); err != nil {
 			err = fmt.Errorf("cluster %s: %w", c.name, err)
 		}
 	}
 	if err != nil {
 		for id := range t.journal.stored.clusters {
-			delete(s.files, t.clusters[id].name)
+			delete(s.files, t.state.clusters[id].name)
 		}
 	}
 	return err

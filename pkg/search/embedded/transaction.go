@@ -33,7 +33,7 @@ func newWriter(s *state, transactions uint64) *writer {
 
 // transaction changes a copy of a state. Each of its writers changes one part of the copy.
 type transaction struct {
-	state
+	state   state
 	id      uint64
 	writer  *writer
 	journal journal
@@ -79,9 +79,9 @@ func (t *transaction) prepare(write func() error) error {
 
 // finish removes unused data before the state is published.
 func (t *transaction) finish() {
-	t.dict.removeUnused(t.version)
-	if len(t.moved) > 2*movedLimit {
-		t.firstMoved += uint64(len(t.moved) - movedLimit)
-		t.moved = slices.Clone(t.moved[len(t.moved)-movedLimit:])
+	t.dict.removeUnused(t.state.version)
+	if len(t.state.moved) > 2*movedLimit {
+		t.state.firstMoved += uint64(len(t.state.moved) - movedLimit)
+		t.state.moved = slices.Clone(t.state.moved[len(t.state.moved)-movedLimit:])
 	}
 }
