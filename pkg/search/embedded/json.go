@@ -4,7 +4,6 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
@@ -79,81 +78,6 @@ func (s *state) appendJSON(dst []byte, data string) []byte {
 		dst = appendLeaf(dst, t)
 	}
 	return append(closed(dst, open), '}')
-}
-
-// AppendTexts returns the same as search.AppendTexts for the JSON of the object.
-func (o *object) AppendTexts(dst []byte) []byte { return o.state.appendTexts(dst, o.data) }
-
-// appendTexts appends the properties of a row as an object of texts.
-func (s *state) appendTexts(dst []byte, data string) []byte {
-	var few [256]byte
-	// list is the JSON of the list that is read, because its elements are sorted at the end.
-	list := few[:0]
-	dst = append(dst, '{')
-	last, open, reserved := ^uint32(0), query.String, false
-	for at := s.internalEnd(data); at < len(data); {
-		var number uint32
-		number, at = uvarint(data, at)
-		t := s.terms.at(number)
-		f := *s.fields.at(t.info().field())
-		if f.property != last {
-			dst = closedText(dst, open, list)
-			p := *s.properties.at(f.property)
-			last, reserved = f.property, p.reserved
-			if open = query.String; reserved {
-				continue
-			}
-			if dst[len(dst)-1] != '{' {
-				dst = append(dst, ',')
-			}
-			dst = append(dst, p.json...)
-			switch open = f.kind; open {
-			case query.Map:
-				dst = append(dst, '"')
-			case query.List:
-				list = append(list[:0], '[')
-			}
-		} else if reserved {
-			continue
-		} else if open == query.Map {
-			dst = append(dst, search.TextSeparator...)
-		} else {
-			list = append(list, ',')
-		}
-		if t.info().empty() {
-			continue
-		}
-		switch open {
-		case query.Map:
-			dst = append(append(dst, f.keyJSON[1:len(f.keyJSON)-2]...), '=')
-			if t.info().plain() {
-				dst = append(dst, t.text...)
-			} else {
-				dst = search.AppendInnerText(dst, appendLeaf(few[:0], t))
-			}
-		case query.List:
-			list = appendLeaf(list, t)
-		default:
-			if t.info().plain() || t.info().leaf() != query.String {
-				dst = append(append(append(dst, '"'), t.text...), '"')
-			} else {
-				dst = appendQuoted(dst, t.text)
-			}
-		}
-	}
-	return append(closedText(dst, open, list), '}')
-}
-
-// closedText appends the end of the text of a property.
-func closedText(dst []byte, kind query.Type, list []byte) []byte {
-	switch kind {
-	case query.Map:
-		return append(dst, '"')
-	case query.List:
-		return search.AppendListText(dst, append(list, ']'))
-	default:
-		return dst
-	}
 }
 
 // appendLeaf appends a value in JSON.

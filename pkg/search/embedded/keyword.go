@@ -1,7 +1,6 @@
 package embedded
 
 import (
-	"runtime"
 	"slices"
 	"strings"
 
@@ -10,56 +9,48 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// keyword is a keyword of a query, with its rows if they are cached.
-type keyword struct {
-	text string
-	kept *roaring.Bitmap
-}
-
 // keyword returns a set of rows. Those of its rows that are within a given set are the rows of that
 // set that contain the keyword.
 func (r *reader) keyword(keyword string, within *roaring.Bitmap) (*roaring.Bitmap, error) {
-	cost := r.costOfIndex(keyword)
-	if r.costOfReadingAll(within, cost) < cost {
+	cost := r.costOfKeyword(keyword) - coarse(r.state.terms.len())*sharedTermCost
+	if r.costOfReading(within, cost) < cost {
+		return r.readForKeyword(keyword, within)
+	}
+	candidates := r.state.containing(keyword)
+	if cost += int(candidates.GetCardinality()) * costOfCandidate(keyword); r.costOfReading(within, cost) < cost {
 		return r.readForKeyword(keyword, within)
 	}
 	found := union{reader: r}
-	for _, c := range r.clusters {
+	for _, c := range r.state.clusters {
 		if query.ContainsFold(c.name, keyword) {
 			found.add(&c.rows)
 		}
 	}
 	if cost > frequentFrom {
-		need := cover{union: &found, rows: r.denseOf(within)}
-		missing := r.addFrequent(keyword, &need)
-		if missing == 0 {
-			return within, nil
-		}
-		if missing*readCost < cost {
-			if others := need.missing(); r.costOfReadingAll(others, cost) < cost {
-				others, err := r.readForKeyword(keyword, others)
-				found.add(&postings{many: &postingList{bitmap: others}})
-				return found.bitmap(), err
+		need := r.denseOf(within)
+		found.begin()
+		for _, set := range r.frequent(keyword) {
+			if found.rows.contains(need) {
+				return within, nil
 			}
+			found.add(set)
+		}
+		others := roaring.And(within, within)
+		others.AndNot(found.bitmap())
+		if r.costOfReading(others, cost) < cost {
+			others, err := r.readForKeyword(keyword, others)
+			found.add(&postings{many: &postingList{bitmap: others}})
+			return found.bitmap(), err
 		}
 	}
-	own, isCluster := r.propertyNames[query.Cluster]
-	for _, id := range r.propertyNames {
-		p := r.properties.get(id)
+	own, isCluster := r.state.propertyNames[query.Cluster]
+	for _, id := range r.state.propertyNames {
+		p := r.state.properties.get(id)
 		if p.hidden || isCluster && id == own {
 			continue
 		}
-		for _, key := range p.keys {
-			if query.ContainsFold(r.fields.get(key).key, keyword) {
-				terms := 0
-				r.eachOf(key, func(t *term) {
-					found.add(&t.postings)
-					terms++
-				})
-				if err := r.work(terms * termCost); err != nil {
-					return nil, err
-				}
-			}
+		if err := r.addKeys(p, keyword, &found); err != nil {
+			return nil, err
 		}
 		if p.counts[orderTime>>4] > 0 && couldBeInTime(keyword) {
 			if p.timesByRow() && !spansT(keyword) && len(p.order) > 1 {
@@ -69,72 +60,77 @@ func (r *reader) keyword(keyword string, within *roaring.Bitmap) (*roaring.Bitma
 			}
 		}
 	}
-	r.addContaining(r.containing(keyword), keyword, &found)
-	rows := found.bitmap()
-	r.keepRows(keyword, rows)
-	return rows, nil
+	if err := r.addContaining(candidates, keyword, &found); err != nil {
+		return nil, err
+	}
+	return found.bitmap(), nil
 }
 
 // frequentTerms is the number of terms up to which the terms of a property are compared one by one. A few
 // of them have most of the rows.
 const frequentTerms = 1 << 11
 
-// addFrequent adds the rows of frequent terms that contain a keyword until all needed rows are found, and
-// returns the number of those that are not.
-func (r *reader) addFrequent(keyword string, need *cover) int {
+// frequent returns the rows of each frequent term that contains a keyword, the largest sets first. Often, all rows contain a
+// letter, so the others need not be read.
+func (r *reader) frequent(keyword string) []*postings {
 	var sets []*postings
-	for _, id := range r.propertyNames {
-		p := r.properties.get(id)
-		if p.hidden || p.name == query.Cluster {
-			continue
-		}
-		if inEachTime(keyword) && p.timesByRow() {
-			sets = append(sets, &p.variants[variantTime])
-		}
-		if p.terms() > frequentTerms {
+	for _, id := range r.state.propertyNames {
+		p := r.state.properties.get(id)
+		if p.hidden || p.name == query.Cluster || p.terms() > frequentTerms {
 			continue
 		}
 		for at := (position{}); p.order.valid(at); at = p.order.next(at) {
-			t := r.terms.at(p.order.term(at))
-			if f := r.fields.get(t.info().field()); r.contains(t, keyword) || f.kind == query.Map && query.ContainsFold(f.key, keyword) {
+			t := r.state.terms.at(p.order.term(at))
+			if f := r.state.fields.get(t.info().field()); r.state.contains(t, keyword) || f.kind == query.Map && query.ContainsFold(f.key, keyword) {
 				sets = append(sets, &t.postings)
 			}
 		}
 	}
-	counts := make(map[*postings]int, len(sets))
-	for _, set := range sets {
-		counts[set] = set.count()
-	}
-	slices.SortFunc(sets, func(a, b *postings) int { return counts[b] - counts[a] })
-	for _, set := range sets {
-		if need.complete() {
-			return 0
-		}
-		need.union.add(set)
-	}
-	return need.count()
+	slices.SortFunc(sets, func(a, b *postings) int { return b.count() - a.count() })
+	return sets
 }
 
-// inEachTime reports whether all times in their usual form contain a keyword.
-func inEachTime(keyword string) bool {
-	return len(keyword) == 1 && strings.ContainsAny(keyword, "tTzZ-:")
+// costOfCandidate returns the cost of adding the rows of a term if it contains a keyword.
+func costOfCandidate(keyword string) int {
+	if surely(keyword) {
+		return termCost / 4
+	}
+	return scanCost
+}
+
+// surely reports whether all terms that trigrams find for a keyword contain it.
+func surely(keyword string) bool { return len(keyword) <= 3 && exact(keyword) }
+
+// addKeys adds the rows with a key of a map that contains a keyword.
+func (r *reader) addKeys(p *property, keyword string, found *union) error {
+	for i, id := range p.keys {
+		if i%checkEvery == checkEvery-1 {
+			if err := r.pause(); err != nil {
+				return err
+			}
+		}
+		key := r.state.fields.get(id).key
+		if !query.ContainsFold(key, keyword) {
+			continue
+		}
+		section := r.state.ofKey(p, key)
+		for at := section.from; at.before(section.to); at = p.order.next(at) {
+			if t := r.state.terms.at(p.order.term(at)); section.matches(t) {
+				found.add(&t.postings)
+			}
+		}
+	}
+	return nil
 }
 
 // readForKeyword returns the given rows that contain a keyword. It reads their terms.
 func (r *reader) readForKeyword(keyword string, rows *roaring.Bitmap) (*roaring.Bitmap, error) {
 	found := roaring.New()
-	visited := 0
-	var err error
-	rows.Iterate(func(row uint32) bool {
-		if r.rowContains(row, keyword) {
+	return found, r.each(rows, func(row uint32) {
+		if r.state.rowContains(row, keyword) {
 			found.Add(row)
 		}
-		if visited++; visited%checkEvery == 0 {
-			err = r.pause()
-		}
-		return err == nil
 	})
-	return found, err
 }
 
 // rowContains reports whether a row contains a keyword.
@@ -159,36 +155,19 @@ func (s *state) rowContains(number uint32, keyword string) bool {
 }
 
 // addContaining adds the rows of the candidate terms that contain a keyword.
-func (r *reader) addContaining(candidates *roaring.Bitmap, keyword string, found *union) {
-	if len(keyword) <= 3 && exact(keyword) {
-		var numbers [512]uint32
-		all := candidates.ManyIterator()
-		for n := all.NextMany(numbers[:]); n > 0; n = all.NextMany(numbers[:]) {
-			found.addTerms(numbers[:n])
+func (r *reader) addContaining(candidates *roaring.Bitmap, keyword string, found *union) error {
+	sure, visited := surely(keyword), 0
+	for terms := candidates.Iterator(); terms.HasNext(); {
+		if t := r.state.terms.at(terms.Next()); sure || r.state.contains(t, keyword) {
+			found.add(&t.postings)
 		}
-		return
-	}
-	// Texts are read ahead, so that the processor waits for their memory only once.
-	var numbers [64]uint32
-	var terms [64]term
-	var touched byte
-	all := candidates.ManyIterator()
-	for n := all.NextMany(numbers[:]); n > 0; n = all.NextMany(numbers[:]) {
-		for i, number := range numbers[:n] {
-			terms[i] = *r.terms.at(number)
-		}
-		for i := range terms[:n] {
-			if text := terms[i].text; text != "" {
-				touched ^= text[len(text)/2]
-			}
-		}
-		for i := range terms[:n] {
-			if r.contains(&terms[i], keyword) {
-				found.add(&terms[i].postings)
+		if visited++; visited%checkEvery == 0 {
+			if err := r.pause(); err != nil {
+				return err
 			}
 		}
 	}
-	runtime.KeepAlive(touched)
+	return nil
 }
 
 // contains reports whether a term contains a keyword, except if only the key of a map contains it.
@@ -218,7 +197,7 @@ func couldBeInTime(keyword string) bool {
 // timesContaining adds the times of a property that contain a keyword. Trigrams do not index times.
 func (r *reader) timesContaining(p *property, keyword string, found *union) {
 	for at := (position{}); p.order.valid(at); at = p.order.next(at) {
-		if t := r.terms.at(p.order.term(at)); t.info().canonical() && query.ContainsFold(t.text, keyword) {
+		if t := r.state.terms.at(p.order.term(at)); t.info().canonical() && query.ContainsFold(t.text, keyword) {
 			found.add(&t.postings)
 		}
 	}

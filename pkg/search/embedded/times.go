@@ -23,6 +23,27 @@ func (p *property) timesByRow() bool {
 	return p.counts[orderTime>>4] > 0 && p.counts[orderOdd>>4] == 0 && p.variants[query.List].empty()
 }
 
+// storedByRow reports whether a term is a time that is stored by row.
+func (d *dictionary) storedByRow(t *term) bool {
+	return t.info().canonical() && d.fields.get(t.info().field()).kind == query.String
+}
+
+// indexTimes stores the times of all rows.
+func (s *state) indexTimes() {
+	for i := uint32(1); i < uint32(s.terms.len()); i++ {
+		t := s.terms.at(i)
+		if !s.storedByRow(t) {
+			continue
+		}
+		at, _ := query.ParseTime(t.text)
+		p := s.properties.get(s.fields.get(t.info().field()).property)
+		t.postings.each(func(row uint32) bool {
+			*p.times.edit(0, row) = timeValue(at)
+			return true
+		})
+	}
+}
+
 // addTimes adds the rows for whose times holds returns true.
 func (u *union) addTimes(p *property, holds func(value int64) bool) {
 	u.begin()
