@@ -287,19 +287,19 @@ func (s *store) read(cluster string, known *clusterFile) (*clusterEntries, error
 		s.content = nil
 	}
 	var latest [entryKinds][]entry
-	for kind := range s.places {
-		clear(s.places[kind])
-	}
+	places := map[string]int{}
 	d := decoder{rest: entries}
 	for len(d.rest) > 0 {
-		kind, key, value := d.byte(), d.bytes(), d.bytes()
+		start := d.rest
+		kind, key := d.byte(), d.bytes()
+		id, value := bytesAsString(start[:len(start)-len(d.rest)]), d.bytes()
 		if d.failed || kind >= entryKinds {
 			return nil, fmt.Errorf("entry before %d: %w", len(entries)-len(d.rest), errCorrupt)
 		}
-		place, known := s.places[kind][bytesAsString(key)]
+		place, known := places[id]
 		if !known {
 			place = len(latest[kind])
-			s.places[kind][bytesAsString(key)] = place
+			places[id] = place
 			latest[kind] = append(latest[kind], entry{key: key})
 		}
 		latest[kind][place].value = value

@@ -62,7 +62,7 @@ const (
 type edgeKey struct{ source, dest, relation uint32 }
 
 // edgeCounts are the changes of edges by a report. An edge that one report removes and adds again
-// has not changed.
+// has not changed. It is nil while data are loaded.
 type edgeCounts struct {
 	added, removed map[edgeKey]struct{}
 }
@@ -72,6 +72,9 @@ func newEdgeCounts() *edgeCounts {
 }
 
 func (e *edgeCounts) add(key edgeKey) {
+	if e == nil {
+		return
+	}
 	if _, removed := e.removed[key]; removed {
 		delete(e.removed, key)
 		return
@@ -80,6 +83,9 @@ func (e *edgeCounts) add(key edgeKey) {
 }
 
 func (e *edgeCounts) remove(key edgeKey) {
+	if e == nil {
+		return
+	}
 	if _, added := e.added[key]; added {
 		delete(e.added, key)
 		return
@@ -299,7 +305,7 @@ func (w *graphWriter) keepOnly(c *cluster, kept []search.Edge, counts *edgeCount
 }
 
 // load adds the edges of a source. It returns false if the entry is not valid.
-func (w *graphWriter) load(c *cluster, e entry, counts *edgeCounts) bool {
+func (w *graphWriter) load(c *cluster, e entry) bool {
 	if !isUID(e.key) {
 		return false
 	}
@@ -311,7 +317,7 @@ func (w *graphWriter) load(c *cluster, e entry, counts *edgeCounts) bool {
 			return false
 		}
 		dest := d.take(uint64(length))
-		w.add(c, edgeKey{source: w.rows.rowOf(c, e.key), dest: w.rows.rowOf(c, dest), relation: w.relation(relation)}, counts)
+		w.add(c, edgeKey{source: w.rows.rowOf(c, e.key), dest: w.rows.rowOf(c, dest), relation: w.relation(relation)}, nil)
 	}
 	return true
 }

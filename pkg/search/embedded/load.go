@@ -43,10 +43,7 @@ func (t *transaction) load(ctx context.Context, s *store, known map[string]*clus
 			l.forget(name)
 		}
 	}
-	for kind := range s.places {
-		s.places[kind] = map[string]int{}
-	}
-	defer func() { s.places, s.content = [entryKinds]map[string]int{}, nil }()
+	defer func() { s.content = nil }()
 	// The next file is read and checked while the resources of the previous one are indexed.
 	files := make(chan loadedFile)
 	go func() {
@@ -88,17 +85,17 @@ func (l *loader) add(file *loadedFile) error {
 	if !file.later && l.known[file.cluster] != nil {
 		l.forget(file.cluster)
 	}
-	c, counts := l.transaction.cluster(file.cluster, file.record.Hub), newEdgeCounts()
+	c := l.transaction.cluster(file.cluster, file.record.Hub)
 	for _, e := range file.resources {
-		if err := l.addResource(c, e, counts); err != nil {
+		if err := l.addResource(c, e); err != nil {
 			return err
 		}
 	}
 	for _, e := range file.edges {
 		if number, known := l.transaction.state.findRow(c.id, e.key); known && file.later {
-			l.transaction.edges.removeFrom(c, number, counts)
+			l.transaction.edges.removeFrom(c, number, nil)
 		}
-		if !l.transaction.edges.load(c, e, counts) {
+		if !l.transaction.edges.load(c, e) {
 			return fmt.Errorf("edges of %x: %w", e.key, errCorrupt)
 		}
 	}
@@ -112,14 +109,14 @@ func (l *loader) add(file *loadedFile) error {
 }
 
 // addResource adds or removes a resource.
-func (l *loader) addResource(c *cluster, e entry, counts *edgeCounts) error {
+func (l *loader) addResource(c *cluster, e entry) error {
 	if !isUID(e.key) {
 		return fmt.Errorf("resource %x: %w", e.key, errCorrupt)
 	}
 	if len(e.value) == 0 {
 		if number, known := l.transaction.state.findRow(c.id, e.key); known && l.transaction.state.rows.at(number).exists() {
 			l.indexed++
-			l.transaction.remove(number, c, counts)
+			l.transaction.remove(number, c, nil)
 		}
 		return nil
 	}

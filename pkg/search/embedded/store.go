@@ -70,9 +70,7 @@ type store struct {
 	// trusted is false if the machine has crashed since the data were written.
 	trusted bool
 	entries entryWriter
-	// places contains the positions of the latest entries of each kind, by key, while a file is
-	// read. content is a buffer for files.
-	places  [entryKinds]map[string]int
+	// content is a buffer for files.
 	content []byte
 	// mapping is the last mapping of a checkpoint, or empty.
 	mapping []byte
