@@ -181,10 +181,8 @@ func (w *checkpointWriter) state(from *snapshot) {
 	w.texts(terms, func(i uint32) string { return s.terms.at(i).text })
 	w.postings(terms, func(i uint32) *postings { return &s.terms.at(i).postings })
 	w.postings(s.trigrams.len(), func(i uint32) *postings {
-		if set := s.trigrams.at(i); set != nil {
-			return set
-		}
-		return &postings{}
+		set := s.trigrams.get(i)
+		return &set
 	})
 	sets := s.sets(s)
 	w.postings(len(sets), func(i uint32) *postings { return sets[i] })

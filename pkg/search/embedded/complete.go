@@ -134,14 +134,10 @@ func (c *completer) aggregate(property uint32) (*search.Completion, error) {
 	doubled := map[string]int{}
 	var terms []uint32
 	err := c.reader.each(c.found.bitmap, func(row uint32) {
-		data := c.reader.state.rows.at(row).data
 		terms = terms[:0]
-		for at := uidEnd(data); at < len(data); {
-			var number uint32
-			number, at = uvarint(data, at)
-			info := c.reader.state.terms.at(number).info()
-			if c.reader.state.fields.get(info.field()).property == property {
-				if !info.empty() {
+		for number, t := range c.reader.state.termsOf(c.reader.state.rows.at(row).data) {
+			if c.reader.state.fields.get(t.info().field()).property == property {
+				if !t.info().empty() {
 					terms = append(terms, number)
 				}
 			} else if len(terms) > 0 {
@@ -149,10 +145,9 @@ func (c *completer) aggregate(property uint32) (*search.Completion, error) {
 			}
 		}
 		slices.Sort(terms)
-		for i, number := range terms {
-			if i == 0 || terms[i-1] != number {
-				counts[number]++
-			}
+		terms = slices.Compact(terms)
+		for _, number := range terms {
+			counts[number]++
 		}
 		c.sameValues(terms, doubled)
 	})
@@ -179,10 +174,7 @@ func (c *completer) sameValues(terms []uint32, doubled map[string]int) {
 		return
 	}
 	seen := map[string]struct{}{}
-	for i, number := range terms {
-		if i > 0 && terms[i-1] == number {
-			continue
-		}
+	for _, number := range terms {
 		value := c.reader.state.shown(c.reader.state.terms.at(number))
 		if _, known := seen[value]; known {
 			doubled[value]++
@@ -258,10 +250,10 @@ func (c *completer) valueAt(at position) (value string, count int, next position
 	return value, int(all.bitmap().AndCardinality(c.found.bitmap)), next
 }
 
-// same reports whether two terms have the same value.
+// same reports whether two different terms have the same value.
 func (c *completer) same(a, b *term) bool {
-	if a.info().field() == b.info().field() {
-		return a.text == b.text
+	if a.info() == b.info() {
+		return false
 	}
 	fa, fb := c.reader.state.fields.get(a.info().field()), c.reader.state.fields.get(b.info().field())
 	if fa.kind != query.Map && fb.kind != query.Map {

@@ -77,7 +77,7 @@ func (d *dictionaryWriter) property(name string) uint32 {
 func newProperty(owner uint64, name string) *property {
 	internal := isInternal(name)
 	return &property{
-		owner: owner, name: name, hidden: internal || query.Hidden(name), internal: internal, json: quoted(name) + ":",
+		owner: owner, name: name, hidden: internal || query.Hidden(name), internal: internal, json: jsonKey(name),
 	}
 }
 
@@ -122,7 +122,7 @@ func (d *dictionaryWriter) field(propertyID uint32, kind query.Type, key string)
 func newField(propertyID uint32, kind query.Type, key string) *field {
 	f := &field{property: propertyID, kind: kind, key: key}
 	if kind == query.Map {
-		f.keyJSON = quoted(key) + ":"
+		f.keyJSON = jsonKey(key)
 	}
 	return f
 }

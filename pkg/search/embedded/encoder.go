@@ -29,24 +29,13 @@ type parts struct {
 	named, kind uint32
 }
 
-func (f *parts) note(property string, id uint32) {
-	switch property {
-	case query.Name:
-		f.named = id
-	case query.Kind:
-		f.kind = id
-	}
-}
-
 // partsOf sets found to the parts by which a row with the given data is found.
 func (d *dictionary) partsOf(data string, found *parts) {
 	*found = parts{terms: found.terms[:0], variants: found.variants[:0]}
 	last := ^uint32(0)
-	for at := uidEnd(data); at < len(data); {
-		var id uint32
-		id, at = uvarint(data, at)
+	for id, t := range d.termsOf(data) {
 		found.terms = append(found.terms, id)
-		info := d.terms.at(id).info()
+		info := t.info()
 		f := d.fields.get(info.field())
 		if f.property == last {
 			continue
@@ -55,7 +44,12 @@ func (d *dictionary) partsOf(data string, found *parts) {
 		variant := int(f.kind)
 		if f.kind < query.Map {
 			variant = int(info.leaf())
-			found.note(d.properties.get(last).name, id)
+			switch d.properties.get(last).name {
+			case query.Name:
+				found.named = id
+			case query.Kind:
+				found.kind = id
+			}
 			if info.leaf() == query.String && info.isTime() {
 				variant = variantTime
 			}

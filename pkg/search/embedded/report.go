@@ -36,13 +36,11 @@ func check(report *search.Report) error {
 
 // checkUID returns an error if a UID does not belong to a resource of the cluster.
 func checkUID(cluster, uid string) error {
-	if rest, found := strings.CutPrefix(uid, cluster); found && len(rest) > 1 && rest[0] == '/' {
-		return nil
+	var encoded [64]byte
+	if _, ok := appendUID(encoded[:0], cluster, uid); !ok {
+		return fmt.Errorf("UID %q does not belong to cluster %q", uid, cluster)
 	}
-	if rest, found := strings.CutPrefix(uid, search.ClusterUIDPrefix); found && rest == cluster {
-		return nil
-	}
-	return fmt.Errorf("UID %q does not belong to cluster %q", uid, cluster)
+	return nil
 }
 
 // roomFor returns an error if there are not enough free numbers for a report.

@@ -3,6 +3,7 @@ package embedded
 import (
 	"encoding/binary"
 	"hash/maphash"
+	"iter"
 	"strings"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
@@ -26,10 +27,11 @@ func appendUID(dst []byte, cluster, uid string) ([]byte, bool) {
 	if rest, found := strings.CutPrefix(uid, search.ClusterUIDPrefix); found && rest == cluster {
 		return append(dst, 0), true
 	}
-	if len(uid) <= len(cluster) || uid[:len(cluster)] != cluster || uid[len(cluster)] != '/' {
+	rest, found := strings.CutPrefix(uid, cluster)
+	if !found || len(rest) < 2 || rest[0] != '/' {
 		return dst, false
 	}
-	rest := uid[len(cluster)+1:]
+	rest = rest[1:]
 	return append(binary.AppendUvarint(dst, uint64(len(rest))+1), rest...), true
 }
 
@@ -67,6 +69,18 @@ func uvarint(data string, at int) (uint32, int) {
 			return value, at + 1
 		}
 		shift += 7
+	}
+}
+
+// termsOf returns the terms of the data of a row, with their numbers.
+func (d *dictionary) termsOf(data string) iter.Seq2[uint32, *term] {
+	return func(yield func(uint32, *term) bool) {
+		for at := uidEnd(data); at < len(data); {
+			var number uint32
+			if number, at = uvarint(data, at); !yield(number, d.terms.at(number)) {
+				return
+			}
+		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package embedded
 
 import (
-	"container/heap"
 	"slices"
 
 	"github.com/RoaringBitmap/roaring/v2"
@@ -189,13 +188,12 @@ func (w *walk) advance(at position) position {
 func (w *walk) next(at position) (position, error) {
 	o, order := w.sorter, w.property.order
 	w.group = w.group[:0]
-	key := o.reader.state.termKey(order.term(at))
-	for same := key; order.valid(at) && key.compare(&same, false) == 0; {
+	first := order.term(at)
+	for order.valid(at) && o.reader.state.sameKey(first, order.term(at)) {
 		w.lead(order.term(at))
-		if at = w.advance(at); order.valid(at) {
-			same = o.reader.state.termKey(order.term(at))
-		}
+		at = w.advance(at)
 	}
+	key := o.reader.state.termKey(first)
 	after := w.after.within(&key)
 	switch {
 	case len(w.group) == 0:
@@ -253,14 +251,14 @@ func (o *sorter) sort(rows *roaring.Bitmap, by []search.Order, after *token) err
 	if err := r.spend(count*rowCost + wanted*max(0, len(by)-1)*rowCost); err != nil {
 		return err
 	}
-	if err := r.hold(wanted * (sortedBytes + len(by)*sortKeyBytes)); err != nil {
+	if err := r.hold(min(2*wanted, count) * (sortedBytes + len(by)*sortKeyBytes)); err != nil {
 		return err
 	}
-	top := &topRows{reader: r, by: by, after: after, limit: wanted}
+	top := &topRows{reader: r, by: by, after: after, limit: wanted, keys: make([]sortKey, 0, len(by))}
 	if err := r.each(rows, top.offer); err != nil {
 		return err
 	}
-	slices.SortFunc(top.rows, func(a, b sorted) int { return top.compare(&a, &b) })
+	top.trim()
 	passed := min(o.offset, len(top.rows))
 	o.offset -= passed
 	for _, row := range top.rows[passed:] {
@@ -275,23 +273,26 @@ type sorted struct {
 	keys []sortKey
 }
 
-// topRows collects the first of the offered rows, in a heap with the last of them on top.
+// topRows collects the first of the offered rows.
 type topRows struct {
 	reader *reader
 	by     []search.Order
 	after  *token
 	limit  int
-	rows   []sorted
+	// keys is a buffer for the keys of a row.
+	keys []sortKey
+	// rows are sorted from time to time, and the rows after the limit removed. last is then the last of them.
+	rows []sorted
+	last *sorted
 }
 
-func (t *topRows) Len() int           { return len(t.rows) }
-func (t *topRows) Less(i, j int) bool { return t.compare(&t.rows[i], &t.rows[j]) > 0 }
-func (t *topRows) Swap(i, j int)      { t.rows[i], t.rows[j] = t.rows[j], t.rows[i] }
-func (t *topRows) Push(x any)         { t.rows = append(t.rows, x.(sorted)) }
-func (t *topRows) Pop() any {
-	last := t.rows[len(t.rows)-1]
-	t.rows = t.rows[:len(t.rows)-1]
-	return last
+// trim sorts the rows, and removes the rows after the limit.
+func (t *topRows) trim() {
+	slices.SortFunc(t.rows, func(a, b sorted) int { return t.compare(&a, &b) })
+	if len(t.rows) >= t.limit {
+		t.rows = t.rows[:t.limit]
+		t.last = &t.rows[t.limit-1]
+	}
 }
 
 func (t *topRows) compare(a, b *sorted) int {
@@ -316,30 +317,20 @@ func (t *topRows) isAfter(row *sorted) bool {
 	return t.reader.state.uid(row.row) > t.after.uid
 }
 
-// offer adds a row if it is one of the first rows.
+// offer adds a row if it can be one of the first rows.
 func (t *topRows) offer(row uint32) {
-	isFull := len(t.rows) == t.limit
-	candidate := sorted{row: row}
-	if len(t.by) > 0 {
-		first := t.reader.state.sortKey(row, t.by[0].Property)
-		if isFull && first.compare(&t.rows[0].keys[0], t.by[0].Descending) > 0 {
+	candidate := sorted{row: row, keys: t.keys[:0]}
+	for i, order := range t.by {
+		candidate.keys = append(candidate.keys, t.reader.state.sortKey(row, order.Property))
+		if i == 0 && t.last != nil && candidate.keys[0].compare(&t.last.keys[0], order.Descending) > 0 {
 			return
 		}
-		candidate.keys = make([]sortKey, 1, len(t.by))
-		candidate.keys[0] = first
-		for _, order := range t.by[1:] {
-			candidate.keys = append(candidate.keys, t.reader.state.sortKey(row, order.Property))
-		}
 	}
-	switch {
-	case !t.isAfter(&candidate):
-	case !isFull:
-		t.rows = append(t.rows, candidate)
-		if len(t.rows) == t.limit {
-			heap.Init(t)
-		}
-	case t.compare(&candidate, &t.rows[0]) < 0:
-		t.rows[0] = candidate
-		heap.Fix(t, 0)
+	if !t.isAfter(&candidate) || t.last != nil && t.compare(&candidate, t.last) >= 0 {
+		return
+	}
+	candidate.keys = slices.Clone(candidate.keys)
+	if t.rows = append(t.rows, candidate); len(t.rows) >= 2*t.limit {
+		t.trim()
 	}
 }

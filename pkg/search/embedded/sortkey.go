@@ -95,6 +95,17 @@ func (s *state) termKey(number uint32) sortKey {
 	return sortKey{rank: rankText, text: t.text}
 }
 
+// sameKey reports whether two terms have the same sort key.
+func (s *state) sameKey(a, b uint32) bool {
+	ta, tb := s.terms.at(a), s.terms.at(b)
+	if ta.info() == tb.info() && ta.info().order() == orderText {
+		// Different terms of a field have different texts, which are far apart in memory.
+		return a == b
+	}
+	ka, kb := s.termKey(a), s.termKey(b)
+	return ka.compare(&kb, false) == 0
+}
+
 // inKeyOrder reports whether the order of the terms equals the order of their sort keys.
 func (p *property) inKeyOrder() bool {
 	return p.counts[orderOdd>>4] == 0 && (p.counts[orderTime>>4] == 0 || p.counts[orderText>>4] == 0) && p.emptyKeys == 0
