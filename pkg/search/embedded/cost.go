@@ -39,8 +39,6 @@ const (
 	// sharedCost is the cost of a keyword of two letters, which unites the postings of all trigrams
 	// that begin with these letters. letterCost is this cost for a single letter, for each term.
 	sharedCost, letterCost = 2_000_000, 10
-	// frequentFrom is the cost of a keyword above which its frequent terms are added first.
-	frequentFrom = 5_000_000
 	// candidateCost is the cost for each term of a property if the index selects the terms to compare, matchCost if all are
 	// compared, and timeCost if they are times. sharedTermCost is the cost of a keyword for each term of the fleet.
 	candidateCost, matchCost, timeCost, sharedTermCost = 40, 200, 10, 10
@@ -50,20 +48,10 @@ const (
 )
 
 // spend takes a cost from the budget of the request.
-func (r *reader) spend(cost int) error {
-	if r.budget == nil {
-		return nil
-	}
-	return r.budget.Spend(time.Duration(cost))
-}
+func (r *reader) spend(cost int) error { return r.budget.Spend(time.Duration(cost)) }
 
 // hold takes memory from the budget of the request.
-func (r *reader) hold(bytes int) error {
-	if r.budget == nil {
-		return nil
-	}
-	return r.budget.Hold(bytes)
-}
+func (r *reader) hold(bytes int) error { return r.budget.Hold(bytes) }
 
 // newBudget returns the budget of a request with one search.
 func (e *Engine) newBudget() *search.Budget { return search.NewBudget(e.maxCost, search.DefaultBytes) }
@@ -97,8 +85,13 @@ func (r *reader) costOfQuery(q *query.Query) int {
 		r.countNames()
 	}
 	for _, text := range q.Keywords {
-		if text != "" {
+		switch _, paid := r.kept(text, 0); {
+		case text == "":
+		case paid:
+			cost += rows
+		default:
 			cost += r.costOfReading(r.scope, rows+r.costOfKeyword(text))
+			r.keep(text, 0, nil)
 		}
 	}
 	return cost

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+	"k8s.io/utils/lru"
 
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
@@ -57,16 +58,18 @@ type Options struct {
 
 // Engine is a search.Engine.
 type Engine struct {
-	logger  klog.Logger
-	store   *store
-	tokens  *tokens
-	scopes  *scopes
-	maxCost time.Duration
-	caller  func(context.Context) string
-	turns   *turns
-	answers *search.Pool
-	log     changeLog
-	current atomic.Pointer[state]
+	logger klog.Logger
+	store  *store
+	tokens *tokens
+	scopes *scopes
+	// keywords contains the keywords of the last requests.
+	keywords *lru.Cache
+	maxCost  time.Duration
+	caller   func(context.Context) string
+	turns    *turns
+	answers  *search.Pool
+	log      changeLog
+	current  atomic.Pointer[state]
 
 	// indexed is the number of resources that were indexed when the data were loaded.
 	indexed int

@@ -50,3 +50,6 @@ const CheckpointHeader = checkpointHeader
 
 // Relations returns the number of types of edges that have a number, including those that are free.
 func (e *Engine) Relations() int { return e.current.Load().relations.len() }
+
+// Cached returns the number of kept keywords.
+func (e *Engine) Cached() int { return e.keywords.Len() }

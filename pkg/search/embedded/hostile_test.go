@@ -239,3 +239,30 @@ func TestManyNames(t *testing.T) {
 		}
 	}
 }
+
+// TestLongTextsAreNotCached checks that caches do not keep long texts of callers.
+func TestLongTextsAreNotCached(t *testing.T) {
+	engine := open(t, t.TempDir(), embedded.Options{})
+	defer closed(t, engine)
+	apply(t, engine, fleetgen.Cluster(fleetgen.Options{Clusters: 1, PerCluster: 100, Seed: 1}, 0))
+	ask := func(text string) int {
+		t.Helper()
+		scope := visibility.Everything()
+		for _, request := range []*search.CompletionRequest{{Property: query.Kind, Prefix: text, Limit: 10}, {Property: text, Limit: 10}} {
+			if _, err := engine.Complete(t.Context(), scope, request); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := engine.Search(t.Context(), scope, &search.Request{Query: query.Query{Keywords: []string{text}}}); err != nil {
+			t.Fatal(err)
+		}
+		return engine.Cached()
+	}
+	const long = 2000
+	if got := ask(strings.Repeat("a", long)); got != 0 {
+		t.Errorf("%d answers are cached after requests with texts of %d bytes, want none", got, long)
+	}
+	if got := ask("a"); got == 0 {
+		t.Error("no answers are cached after requests with short texts, want some")
+	}
+}

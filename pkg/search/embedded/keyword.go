@@ -6,8 +6,38 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2"
 
+	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
+
+const (
+	// keywordsLimit bounds the number of kept keywords, which take at most one bit for each row. cachedText bounds
+	// their length, because callers choose them.
+	keywordsLimit = 128
+	cachedText    = 1024
+)
+
+// requestKeyword is a keyword for which a search of a request has paid, so that the others do not pay again. The console
+// searches for a keyword several times in a request, each time with another kind. version is that of the rows which the
+// index has found, or 0 if they are not known.
+type requestKeyword struct {
+	budget         *search.Budget
+	scope, version uint64
+	keyword        string
+}
+
+// kept returns the rows of a keyword in a version, and reports whether they were kept.
+func (r *reader) kept(keyword string, version uint64) (*roaring.Bitmap, bool) {
+	found, ok := r.keywords.Get(requestKeyword{r.budget, r.scopeID, version, keyword})
+	rows, _ := found.(*roaring.Bitmap)
+	return rows, ok
+}
+
+func (r *reader) keep(keyword string, version uint64, rows *roaring.Bitmap) {
+	if len(keyword) <= cachedText {
+		r.keywords.Add(requestKeyword{r.budget, r.scopeID, version, keyword}, rows)
+	}
+}
 
 // keyword returns a set of rows. Those of its rows that are within a given set are the rows of that
 // set that contain the keyword.
@@ -16,9 +46,8 @@ func (r *reader) keyword(keyword string, within *roaring.Bitmap) (*roaring.Bitma
 	if r.costOfReading(within, cost) < cost {
 		return r.readForKeyword(keyword, within)
 	}
-	candidates := r.state.containing(keyword)
-	if cost += int(candidates.GetCardinality()) * costOfCandidate(keyword); r.costOfReading(within, cost) < cost {
-		return r.readForKeyword(keyword, within)
+	if rows, _ := r.kept(keyword, r.state.version); rows != nil {
+		return rows, nil
 	}
 	found := union{reader: r}
 	for _, c := range r.state.clusters {
@@ -26,27 +55,21 @@ func (r *reader) keyword(keyword string, within *roaring.Bitmap) (*roaring.Bitma
 			found.add(&c.rows)
 		}
 	}
-	if cost > frequentFrom {
-		need := r.denseOf(within)
-		found.begin()
-		for _, set := range r.frequent(keyword) {
-			if found.rows.contains(need) {
-				return within, nil
-			}
-			found.add(set)
-		}
-		others := roaring.And(within, within)
-		others.AndNot(found.bitmap())
-		if r.costOfReading(others, cost) < cost {
+	if len(keyword) < 3 {
+		others := r.withoutFrequent(keyword, within, &found)
+		if all := r.costOfKeyword(keyword); r.costOfReading(others, all) < all {
 			others, err := r.readForKeyword(keyword, others)
 			found.add(&postings{many: &postingList{bitmap: others}})
 			return found.bitmap(), err
 		}
 	}
-	own, isCluster := r.state.propertyNames[query.Cluster]
+	candidates := r.state.containing(keyword)
+	if cost += int(candidates.GetCardinality()) * costOfCandidate(keyword); r.costOfReading(within, cost) < cost {
+		return r.readForKeyword(keyword, within)
+	}
 	for _, id := range r.state.propertyNames {
 		p := r.state.properties.get(id)
-		if p.hidden || isCluster && id == own {
+		if p.hidden || p.name == query.Cluster {
 			continue
 		}
 		if err := r.addKeys(p, keyword, &found); err != nil {
@@ -63,17 +86,24 @@ func (r *reader) keyword(keyword string, within *roaring.Bitmap) (*roaring.Bitma
 	if err := r.addContaining(candidates, keyword, &found); err != nil {
 		return nil, err
 	}
-	return found.bitmap(), nil
+	rows := found.bitmap()
+	r.keep(keyword, r.state.version, rows)
+	return rows, nil
 }
 
 // frequentTerms is the number of terms up to which the terms of a property are compared one by one. A few
 // of them have most of the rows.
 const frequentTerms = 1 << 11
 
-// frequent returns the rows of each frequent term that contains a keyword, the largest sets first. Often, all rows contain a
-// letter, so the others need not be read.
-func (r *reader) frequent(keyword string) []*postings {
-	var sets []*postings
+// withoutFrequent adds the rows of frequent terms that contain a keyword to a union, the largest sets first, until it
+// contains all rows of a set. It returns the rows of the set that the union does not contain. Most rows contain a letter,
+// so the other terms need not be read.
+func (r *reader) withoutFrequent(keyword string, within *roaring.Bitmap, found *union) *roaring.Bitmap {
+	type frequent struct {
+		rows  *postings
+		count int
+	}
+	var sets []frequent
 	for _, id := range r.state.propertyNames {
 		p := r.state.properties.get(id)
 		if p.hidden || p.name == query.Cluster || p.terms() > frequentTerms {
@@ -82,12 +112,26 @@ func (r *reader) frequent(keyword string) []*postings {
 		for at := (position{}); p.order.valid(at); at = p.order.next(at) {
 			t := r.state.terms.at(p.order.term(at))
 			if f := r.state.fields.get(t.info().field()); r.state.contains(t, keyword) || f.kind == query.Map && query.ContainsFold(f.key, keyword) {
-				sets = append(sets, &t.postings)
+				sets = append(sets, frequent{&t.postings, t.postings.count()})
 			}
 		}
 	}
-	slices.SortFunc(sets, func(a, b *postings) int { return b.count() - a.count() })
-	return sets
+	slices.SortFunc(sets, func(a, b frequent) int { return b.count - a.count })
+	missing, covered := r.denseOf(within), 0
+	found.begin()
+	for i := range sets {
+		for covered < len(missing) && missing[covered]&^found.rows[covered] == 0 {
+			covered++
+		}
+		if covered == len(missing) {
+			break
+		}
+		found.add(sets[i].rows)
+	}
+	for i := range missing {
+		missing[i] &^= found.rows[i]
+	}
+	return roaring.FromDense(missing, false)
 }
 
 // costOfCandidate returns the cost of adding the rows of a term if it contains a keyword.
@@ -139,10 +183,7 @@ func (s *state) rowContains(number uint32, keyword string) bool {
 	if query.ContainsFold(s.clusterOf(at).name, keyword) {
 		return true
 	}
-	for i := uidEnd(at.data); i < len(at.data); {
-		var number uint32
-		number, i = uvarint(at.data, i)
-		t := s.terms.at(number)
+	for _, t := range s.termsOf(at.data) {
 		f := s.fields.get(t.info().field())
 		if p := s.properties.get(f.property); p.hidden || p.name == query.Cluster || t.info().empty() {
 			continue

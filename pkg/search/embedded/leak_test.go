@@ -130,21 +130,29 @@ func TestRefusalsShowNothingHidden(t *testing.T) {
 }
 
 // TestCostsShowNoSearchesOfOthers checks that a search has the same cost whether or not another caller with the same
-// permissions has made it before.
+// permissions has made it before, and that the searches of one request pay for a keyword once.
 func TestCostsShowNoSearchesOfOthers(t *testing.T) {
 	engine := leakEngine(t, "db", "secretType", 5000)
 	scope := visibilitytest.Scope(t, fleetgen.Policy(1, 1, 0), &user.DefaultInfo{Name: fleetgen.User})
-	ask := func(ctx context.Context) (any, error) {
-		result, err := engine.Search(ctx, scope, &search.Request{Query: parse(t, "pass-00017"), Now: fleetgen.Epoch})
-		if err != nil {
-			return nil, err
+	times := func(n int) func(context.Context) (any, error) {
+		return func(ctx context.Context) (found any, err error) {
+			for range n {
+				result, err := engine.Search(ctx, scope, &search.Request{Query: parse(t, "pass-00017"), Now: fleetgen.Epoch})
+				if err != nil {
+					return nil, err
+				}
+				found = result.Count
+			}
+			return found, nil
 		}
-		return result.Count, nil
 	}
-	first := spare(as(t.Context(), "alice"), t, engine, scope, ask)
+	first := spare(as(t.Context(), "alice"), t, engine, scope, times(1))
 	for _, caller := range []string{"alice", "bob"} {
-		if got := spare(as(t.Context(), caller), t, engine, scope, ask); got != first {
+		if got := spare(as(t.Context(), caller), t, engine, scope, times(1)); got != first {
 			t.Errorf("search of %s after the first one: %s, want %s", caller, got, first)
 		}
+	}
+	if got := spare(as(t.Context(), "bob"), t, engine, scope, times(100)); got[:4] != "1, <" {
+		t.Errorf("100 searches with the same keyword in a request: %s, want one result", got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+	"k8s.io/utils/lru"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 )
@@ -33,7 +34,7 @@ type Data struct {
 func Begin(dir string, options Options) (*Data, error) {
 	registerMetrics()
 	e := &Engine{
-		logger: options.Logger, scopes: newScopes(),
+		logger: options.Logger, scopes: newScopes(), keywords: lru.New(keywordsLimit),
 		queue: make(chan *job, maxQueue), closed: make(chan struct{}),
 		maxCost: options.MaxCost, caller: options.Caller, turns: newTurns(), answers: search.NewPool(search.PoolBytes),
 	}

@@ -219,16 +219,6 @@ func (d dense) has(row uint32) bool {
 	return word < uint32(len(d)) && d[word]>>(row&63)&1 != 0
 }
 
-// contains reports whether the set contains all rows of another set of the same length.
-func (d dense) contains(rows dense) bool {
-	for i, word := range rows {
-		if word&^d[i] != 0 {
-			return false
-		}
-	}
-	return true
-}
-
 func (d dense) set(row uint32)   { d[row>>6] |= 1 << (row & 63) }
 func (d dense) clear(row uint32) { d[row>>6] &^= 1 << (row & 63) }
 

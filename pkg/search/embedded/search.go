@@ -22,7 +22,7 @@ func (e *Engine) read(ctx context.Context, scope visibility.Scope, now time.Time
 	// while reports and other callers wait.
 	runtime.Gosched()
 	s, rows := e.scopes.of(scope, e.current.Load)
-	r := &reader{state: s, ctx: ctx, now: now, scope: rows, since: time.Now()}
+	r := &reader{state: s, ctx: ctx, now: now, scope: rows, scopeID: scope.ID(), since: time.Now(), keywords: e.keywords}
 	var pool *search.Pool
 	if e.caller != nil {
 		pool = e.answers
@@ -85,7 +85,7 @@ func (e *Engine) Get(ctx context.Context, scope visibility.Scope, uid string) (*
 	if !found || !s.allows(scope, number) {
 		return nil, nil
 	}
-	r := &reader{state: s, ctx: ctx, since: time.Now()}
+	r := &reader{state: s, ctx: ctx, since: time.Now(), budget: e.newBudget()}
 	items, err := r.items([]uint32{number})
 	if err != nil {
 		return nil, err
@@ -178,31 +178,11 @@ func (r *reader) items(rows []uint32) ([]search.Item, error) {
 	return items, nil
 }
 
-// scalar returns the text of a scalar property of a row, or false if the row has none.
-func (s *state) scalar(data, name string) (string, bool) {
-	id, known := s.propertyNames[name]
-	if !known {
-		return "", false
-	}
-	number := s.firstTerm(data, id)
-	if number == 0 {
-		return "", false
-	}
-	t := s.terms.at(number)
-	if s.fields.get(t.info().field()).kind >= query.Map {
-		return "", false
-	}
-	return t.text, true
-}
-
 // firstTerm returns the first term of a property in a row, or 0 if the row has none.
 func (s *state) firstTerm(data string, property uint32) uint32 {
-	for at := uidEnd(data); at < len(data); {
-		var number uint32
-		number, at = uvarint(data, at)
-		info := s.terms.at(number).info()
-		if s.fields.get(info.field()).property == property {
-			if info.empty() {
+	for number, t := range s.termsOf(data) {
+		if s.fields.get(t.info().field()).property == property {
+			if t.info().empty() {
 				return 0
 			}
 			return number
@@ -211,10 +191,14 @@ func (s *state) firstTerm(data string, property uint32) uint32 {
 	return 0
 }
 
-// nameOf returns the name of a row.
+// nameOf returns the name of a row, or "" if it has none.
 func (s *state) nameOf(data string) string {
-	name, _ := s.scalar(data, query.Name)
-	return name
+	if id, known := s.propertyNames[query.Name]; known {
+		if t := s.terms.at(s.firstTerm(data, id)); s.fields.get(t.info().field()).kind < query.Map {
+			return t.text
+		}
+	}
+	return ""
 }
 
 // kindOf returns the kind of a row from its term.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/RoaringBitmap/roaring/v2"
+	"k8s.io/utils/lru"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
@@ -24,7 +25,8 @@ type reader struct {
 	ctx   context.Context
 	now   time.Time
 	// scope contains the rows in the scope of the caller.
-	scope *roaring.Bitmap
+	scope   *roaring.Bitmap
+	scopeID uint64
 	// scopeCost is the cost of reading all rows in the scope, or 0 if it is not known.
 	scopeCost int
 	// keys and times are the numbers of keys of maps and of times of the fleet, if the query has keywords.
@@ -35,8 +37,9 @@ type reader struct {
 	// borrowed contains the buffers that return to the pool when the reader is closed.
 	borrowed []*[]uint64
 
-	// budget is the budget of the request, or nil for a lookup.
-	budget *search.Budget
+	// budget is the budget of the request. keywords contains the keywords for which requests have paid.
+	budget   *search.Budget
+	keywords *lru.Cache
 	// turns is nil for a caller that need not wait. endTurn ends the turn of a long question.
 	turns   *turns
 	caller  string
@@ -251,11 +254,7 @@ func (r *reader) readForFilter(p *property, comparisons []comparisonTo) error {
 		comparisons[i].to.begin()
 	}
 	return r.each(r.scope, func(row uint32) {
-		data := r.state.rows.at(row).data
-		for at := uidEnd(data); at < len(data); {
-			var number uint32
-			number, at = uvarint(data, at)
-			t := r.state.terms.at(number)
+		for _, t := range r.state.termsOf(r.state.rows.at(row).data) {
 			f := r.state.fields.get(t.info().field())
 			if t.info().empty() || r.state.properties.get(f.property) != p {
 				continue
