@@ -9,16 +9,13 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// TextSeparator separates the elements of maps and lists in texts.
-const TextSeparator = "; "
+// textSeparator separates the elements of maps and lists in texts.
+const textSeparator = "; "
 
 // AppendTexts appends an object of texts, as the public search service returns it: a map becomes
 // "k=v; k=v", and a list "a; b" with sorted elements. Properties that only the server sets are
 // omitted.
 func AppendTexts(dst []byte, object Object) []byte {
-	if own, is := object.(interface{ AppendTexts(dst []byte) []byte }); is {
-		return own.AppendTexts(dst)
-	}
 	encoded, is := object.(JSON)
 	if !is {
 		encoded = object.AppendJSON(nil)
@@ -41,7 +38,7 @@ func AppendTexts(dst []byte, object Object) []byte {
 		case '{':
 			dst = appendMapText(dst, value)
 		case '[':
-			dst = AppendListText(dst, value)
+			dst = appendListText(dst, value)
 		default:
 			dst = append(dst, '"')
 			dst = append(dst, value...)
@@ -56,18 +53,18 @@ func appendMapText(dst, object []byte) []byte {
 	first := true
 	WalkObject(object, func(key, value []byte) {
 		if !first {
-			dst = append(dst, TextSeparator...)
+			dst = append(dst, textSeparator...)
 		}
 		first = false
 		dst = append(dst, key[1:len(key)-1]...)
 		dst = append(dst, '=')
-		dst = AppendInnerText(dst, value)
+		dst = appendInnerText(dst, value)
 	})
 	return append(dst, '"')
 }
 
-// AppendListText appends the text of a list in JSON, which must be compact and valid.
-func AppendListText(dst, list []byte) []byte {
+// appendListText appends the text of a list in JSON, which must be compact and valid.
+func appendListText(dst, list []byte) []byte {
 	// Elements are sorted, because public clients compare the texts of lists.
 	var few [8][]byte
 	elements := few[:0]
@@ -83,15 +80,15 @@ func AppendListText(dst, list []byte) []byte {
 	dst = append(dst, '"')
 	for i, element := range elements {
 		if i > 0 {
-			dst = append(dst, TextSeparator...)
+			dst = append(dst, textSeparator...)
 		}
-		dst = AppendInnerText(dst, element)
+		dst = appendInnerText(dst, element)
 	}
 	return append(dst, '"')
 }
 
-// AppendInnerText appends the text of a value in JSON without its quotes.
-func AppendInnerText(dst, value []byte) []byte {
+// appendInnerText appends the text of a value in JSON without its quotes.
+func appendInnerText(dst, value []byte) []byte {
 	switch value[0] {
 	case '"':
 		return append(dst, value[1:len(value)-1]...)

@@ -19,7 +19,7 @@ const (
 	checkpointFile = "search.checkpoint"
 	// checkpointFormat must change if the file changes, or if the engine would derive other data
 	// from the same resources, such as classes, kinds of text or trigrams.
-	checkpointFormat = 1
+	checkpointFormat = 2
 	checkpointMagic  = "hubindex"
 	// checkpointHeader is the size of the header: the magic, the format in the order of bytes of
 	// the machine, the checksum and the length of the content.
@@ -148,7 +148,6 @@ func (s *state) sets(of *state) []*postings {
 		for j := range p.variants {
 			sets = append(sets, &p.variants[j])
 		}
-		sets = append(sets, &p.empties)
 	}
 	for _, c := range s.clusters[:len(of.clusters)] {
 		sets = append(sets, &c.rows, &c.secrets, &c.unknown)

@@ -210,7 +210,7 @@ func TestCheckpointOfDamagedCluster(t *testing.T) {
 
 // TestCheckpointFormat detects changes of the content of checkpoints, and of what the engine derives from resources.
 func TestCheckpointFormat(t *testing.T) {
-	const want = 0x4c7c247f
+	const want = 0x390f3413
 	dir := t.TempDir()
 	engine := open(t, dir, embedded.Options{})
 	for i := range 2 {

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"sync"
 	"syscall"
-	"unsafe"
 
 	"github.com/RoaringBitmap/roaring/v2"
 )
@@ -25,7 +24,7 @@ type checkpoint struct {
 
 func newCheckpoint() *checkpoint {
 	return &checkpoint{files: map[string]*clusterFile{}, state: state{
-		clusterNames: map[string]uint32{}, dictionary: dictionary{propertyNames: map[string]uint32{}, sizes: &dictionarySizes{}},
+		clusterNames: map[string]uint32{}, dictionary: dictionary{propertyNames: map[string]uint32{}},
 	}}
 }
 
@@ -90,7 +89,6 @@ type checkpointReader struct {
 	decoder
 	size    int
 	mapping []byte
-	lists   []postingList
 }
 
 // complete reports whether everything was read.
@@ -105,11 +103,7 @@ func readColumn[T any](r *checkpointReader, count int) []T {
 }
 
 func readValues[T any](r *checkpointReader, count int) []T {
-	data := r.take(uint64(count) * uint64(unsafe.Sizeof(*new(T))))
-	if len(data) == 0 {
-		return nil
-	}
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(data))), count)
+	return valuesOf[T](r.take(uint64(count) * uint64(sizeOf[T]())))
 }
 
 func readList[T any](r *checkpointReader) []T {
@@ -150,14 +144,14 @@ func (r *checkpointReader) postings(count int, at func(i uint32) *postings) {
 		set := at(uint32(i))
 		if head&setMany == 0 {
 			if set != nil {
-				set.one = head
+				set.single = head
 			}
 			continue
 		}
 		rows := readValues[uint32](r, int(head&^setMany))
 		var many *postingList
 		if set != nil {
-			many = &packed(&r.lists, []postingList{{list: slices.Clip(rows)}})[0]
+			many = &postingList{list: slices.Clip(rows)}
 			set.many = many
 		}
 		if len(rows) == 0 {
@@ -213,6 +207,7 @@ func (r *checkpointReader) checkpoint() *checkpoint {
 	var tables sync.WaitGroup
 	tables.Go(s.indexTerms)
 	tables.Go(s.indexRows)
+	tables.Go(s.indexTimes)
 	r.postings(trigrams, func(i uint32) *postings { return s.trigrams.edit(0, i) })
 	sets := s.sets(s)
 	r.postings(len(sets), func(i uint32) *postings { return sets[i] })
@@ -221,9 +216,9 @@ func (r *checkpointReader) checkpoint() *checkpoint {
 	for i := range record.Properties {
 		r.property(s.properties.get(uint32(i)))
 	}
+	r.align()
 	tables.Wait()
 	s.indexClasses()
-	s.indexRelations()
 	return found
 }
 
@@ -232,11 +227,6 @@ func (r *checkpointReader) property(p *property) {
 	r.align()
 	for _, length := range lengths {
 		p.order = append(p.order, slices.Clip(readValues[uint32](r, int(length))))
-	}
-	firsts := readList[uint32](r)
-	leaves := readColumn[leaf[int64]](r, len(firsts))
-	for i := range leaves {
-		p.times.setLeaf(firsts[i], &leaves[i])
 	}
 }
 
@@ -270,15 +260,6 @@ func (s *state) indexClasses() {
 	for i := range uint32(s.classes.len()) {
 		if c := s.classes.at(i); !c.pending && !c.rows.empty() {
 			s.classTable.insert(0, hashClass(c.cluster, &c.class), i)
-		}
-	}
-}
-
-// indexRelations creates the table of relations.
-func (s *state) indexRelations() {
-	for i, edges := range s.countRelations() {
-		if edges > 0 {
-			s.relationTable.insert(0, hashText(s.relations.get(uint32(i))), uint32(i))
 		}
 	}
 }

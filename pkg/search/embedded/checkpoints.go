@@ -3,8 +3,8 @@ package embedded
 import (
 	"context"
 	"errors"
+	"runtime"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -35,7 +35,7 @@ func (e *Engine) writeCheckpoints() {
 		case <-time.After(wait):
 		}
 		wait = checkpointPause
-		if e.current.Load().changes()-changed < checkpointChanges {
+		if e.current.Load().changes-changed < checkpointChanges {
 			continue
 		}
 		start := time.Now()
@@ -46,7 +46,7 @@ func (e *Engine) writeCheckpoints() {
 			}
 			continue
 		}
-		changed = written.state.changes()
+		changed = written.state.changes
 		e.logger.Info("Wrote a checkpoint of the search data", "version", written.state.version, "duration", time.Since(start))
 		if written.state.visible > 2*mapped {
 			if err := e.useCheckpoint(written); err != nil {
@@ -58,9 +58,15 @@ func (e *Engine) writeCheckpoints() {
 	}
 }
 
-// changes returns the number of changes of rows since the data were loaded.
-func (s *state) changes() int {
-	return int(s.nextMoved()) + int(s.firstTouched) + len(s.touched)
+// giveWay lets other goroutines run. It returns an error if the engine is closed.
+func (e *Engine) giveWay() error {
+	select {
+	case <-e.closed:
+		return errClosed
+	default:
+		runtime.Gosched()
+		return nil
+	}
 }
 
 // checkpoint writes a checkpoint of the current state, and returns what it contains.
@@ -99,30 +105,30 @@ func (t *transaction) use(r *checkpointReader, from *state) {
 	readColumn[uint32](r, rows)
 	readColumn[uint32](r, rows)
 	r.texts(rows, func(i uint32, data string) {
-		if sameMemory(from.rows.at(i).data, t.rows.at(i).data) {
-			t.rows.edit(t.id, i).data = data
+		if sameMemory(from.rows.at(i).data, t.state.rows.at(i).data) {
+			t.state.rows.edit(t.id, i).data = data
 		}
 	})
 	readColumn[termInfo](r, terms)
 	r.texts(terms, func(i uint32, text string) {
-		if sameMemory(from.terms.at(i).text, t.terms.at(i).text) {
-			t.terms.edit(t.id, i).text = text
+		if sameMemory(from.terms.at(i).text, t.state.terms.at(i).text) {
+			t.state.terms.edit(t.id, i).text = text
 		}
 	})
 	r.postings(terms, func(i uint32) *postings {
-		if many := from.terms.at(i).postings.many; many != nil && many == t.terms.at(i).postings.many {
-			return &t.terms.edit(t.id, i).postings
+		if many := from.terms.at(i).postings.many; many != nil && many == t.state.terms.at(i).postings.many {
+			return &t.state.terms.edit(t.id, i).postings
 		}
 		return nil
 	})
 	r.postings(trigrams, func(i uint32) *postings {
-		if many := from.trigrams.at(i).many; many != nil && many == t.trigrams.at(i).many {
-			return t.trigrams.edit(t.id, i)
+		if many := from.trigrams.at(i).many; many != nil && many == t.state.trigrams.at(i).many {
+			return t.state.trigrams.edit(t.id, i)
 		}
 		return nil
 	})
 	for i := range uint32(from.classes.len()) {
-		t.classes.edit(t.id, i)
+		t.state.classes.edit(t.id, i)
 	}
 	for i := range uint32(from.properties.len()) {
 		t.dict.editProperty(i)
@@ -130,7 +136,7 @@ func (t *transaction) use(r *checkpointReader, from *state) {
 	for i := range from.clusters {
 		t.editCluster(uint32(i))
 	}
-	before, now := from.sets(from), t.sets(from)
+	before, now := from.sets(from), t.state.sets(from)
 	r.postings(len(now), func(i uint32) *postings {
 		if many := before[i].many; many != nil && many == now[i].many {
 			return now[i]
@@ -138,13 +144,8 @@ func (t *transaction) use(r *checkpointReader, from *state) {
 		return nil
 	})
 	r.ends(adjacency, func(i uint32, ends []end) {
-		if now := t.adjacency.get(i); len(now) == len(ends) && &now[0] == &from.adjacency.get(i)[0] {
-			*t.adjacency.edit(t.id, i) = ends
+		if now := t.state.adjacency.get(i); len(now) == len(ends) && &now[0] == &from.adjacency.get(i)[0] {
+			*t.state.adjacency.edit(t.id, i) = ends
 		}
 	})
-}
-
-// sameMemory reports whether two texts are the same memory. It is false for empty texts.
-func sameMemory(a, b string) bool {
-	return len(a) > 0 && len(a) == len(b) && unsafe.StringData(a) == unsafe.StringData(b)
 }

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
-	"unsafe"
 )
 
 // writeCheckpoint replaces the checkpoint. It calls pause regularly, and ends with its error.
@@ -122,10 +121,6 @@ func column[T any](w *checkpointWriter, count int, at func(i uint32) T) {
 	}
 }
 
-func bytesOf[T any](values []T) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), len(values)*int(unsafe.Sizeof(*new(T))))
-}
-
 // list writes a number of values and then the values.
 func list[T any](w *checkpointWriter, values []T) {
 	column(w, 1, func(uint32) uint64 { return uint64(len(values)) })
@@ -136,8 +131,7 @@ func list[T any](w *checkpointWriter, values []T) {
 func (w *checkpointWriter) texts(count int, at func(i uint32) string) {
 	column(w, count, func(i uint32) uint32 { return uint32(len(at(i))) })
 	for i := range uint32(count) {
-		text := at(i)
-		w.bytes(unsafe.Slice(unsafe.StringData(text), len(text)))
+		w.bytes(stringAsBytes(at(i)))
 	}
 }
 
@@ -150,7 +144,7 @@ func (w *checkpointWriter) postings(count int, at func(i uint32) *postings) {
 		if s := at(i); s.many != nil {
 			return setMany | uint32(len(s.many.list))
 		} else {
-			return s.one
+			return s.single
 		}
 	})
 	w.align()
@@ -187,10 +181,8 @@ func (w *checkpointWriter) state(from *snapshot) {
 	w.texts(terms, func(i uint32) string { return s.terms.at(i).text })
 	w.postings(terms, func(i uint32) *postings { return &s.terms.at(i).postings })
 	w.postings(s.trigrams.len(), func(i uint32) *postings {
-		if set := s.trigrams.at(i); set != nil {
-			return set
-		}
-		return &postings{}
+		set := s.trigrams.get(i)
+		return &set
 	})
 	sets := s.sets(s)
 	w.postings(len(sets), func(i uint32) *postings { return sets[i] })
@@ -215,12 +207,4 @@ func (w *checkpointWriter) property(p *property) {
 	for _, terms := range p.order {
 		w.bytes(bytesOf(terms))
 	}
-	var firsts []uint32
-	p.times.each(func(first uint32, _ *[leafSize]int64) { firsts = append(firsts, first) })
-	list(w, firsts)
-	w.align()
-	p.times.each(func(_ uint32, values *[leafSize]int64) {
-		// A leaf is stored as it is in memory, without owner.
-		w.bytes(bytesOf([]leaf[int64]{{elements: *values}}))
-	})
 }

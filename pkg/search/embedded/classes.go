@@ -11,9 +11,9 @@ import (
 
 // classWriter changes the classes of rows.
 type classWriter struct {
-	*resources
-	id   uint64
-	free *freeList
+	resources *resources
+	id        uint64
+	free      *freeList
 	// emptied are classes of the current cluster that may have no row any more.
 	emptied []uint32
 }
@@ -26,7 +26,7 @@ func secret(c visibility.Class) bool { return !c.Hub && c.Secret() }
 // new.
 func (w *classWriter) enter(c *cluster, of visibility.Class, row uint32) uint32 {
 	id := w.number(c, of)
-	w.classes.edit(w.id, id).rows.add(w.id, row)
+	w.resources.classes.edit(w.id, id).rows.add(w.id, row)
 	if secret(of) {
 		c.secrets.add(w.id, row)
 	} else {
@@ -37,12 +37,12 @@ func (w *classWriter) enter(c *cluster, of visibility.Class, row uint32) uint32 
 
 func (w *classWriter) number(c *cluster, of visibility.Class) uint32 {
 	hash := hashClass(c.id, &of)
-	if id, known := w.classTable.find(hash, func(id uint32) bool { return w.classes.at(id).class == of }); known {
+	if id, known := w.resources.classTable.find(hash, func(id uint32) bool { return w.resources.classes.at(id).class == of }); known {
 		return id
 	}
-	id := w.free.take(classNumbers, w.classes.len())
-	*w.classes.edit(w.id, id) = class{class: interned(c.name, of), cluster: c.id}
-	w.classTable.insert(w.id, hash, id)
+	id := w.free.take(classNumbers, w.resources.classes.len())
+	*w.resources.classes.edit(w.id, id) = class{class: interned(c.name, of), cluster: c.id}
+	w.resources.classTable.insert(w.id, hash, id)
 	// Appending does not change the part of the memory that older states read.
 	if secret(of) {
 		c.secretClasses = append(c.secretClasses, id)
@@ -50,14 +50,14 @@ func (w *classWriter) number(c *cluster, of visibility.Class) uint32 {
 		c.classes = append(c.classes, id)
 	}
 	if of.Hub {
-		w.hubClasses++
+		w.resources.hubClasses++
 	}
 	return id
 }
 
 // leave removes a row from its class.
 func (w *classWriter) leave(id, row uint32) {
-	e := w.classes.edit(w.id, id)
+	e := w.resources.classes.edit(w.id, id)
 	e.rows.remove(w.id, row)
 	if e.rows.empty() && !e.pending {
 		w.emptied = append(w.emptied, id)
@@ -66,7 +66,7 @@ func (w *classWriter) leave(id, row uint32) {
 
 // removeEmpty removes the classes of a cluster that have no row any more.
 func (w *classWriter) removeEmpty(c *cluster) {
-	unused := func(id uint32) bool { return w.classes.at(id).rows.empty() }
+	unused := func(id uint32) bool { return w.resources.classes.at(id).rows.empty() }
 	slices.Sort(w.emptied)
 	emptied := slices.DeleteFunc(slices.Compact(w.emptied), func(id uint32) bool { return !unused(id) })
 	w.emptied = w.emptied[:0]
@@ -74,10 +74,10 @@ func (w *classWriter) removeEmpty(c *cluster) {
 		return
 	}
 	for _, id := range emptied {
-		e := w.classes.at(id)
-		w.classTable.remove(w.id, hashClass(c.id, &e.class), id)
+		e := w.resources.classes.at(id)
+		w.resources.classTable.remove(w.id, hashClass(c.id, &e.class), id)
 		if e.class.Hub {
-			w.hubClasses++
+			w.resources.hubClasses++
 		}
 		w.free.add(classNumbers, id)
 	}
@@ -88,8 +88,8 @@ func (w *classWriter) removeEmpty(c *cluster) {
 
 // newPending creates the class of rows to which only edges refer.
 func (w *classWriter) newPending(cluster string, clusterID uint32) uint32 {
-	id := uint32(w.classes.len())
-	*w.classes.edit(w.id, id) = class{class: visibility.Class{Cluster: cluster}, cluster: clusterID, pending: true}
+	id := uint32(w.resources.classes.len())
+	*w.resources.classes.edit(w.id, id) = class{class: visibility.Class{Cluster: cluster}, cluster: clusterID, pending: true}
 	return id
 }
 

@@ -19,7 +19,7 @@ import (
 // The header contains the format, the length of the entries, a checksum of the cluster's name and
 // the entries, and a checksum of the header itself.
 const (
-	format      = 3
+	format      = 4
 	formatMagic = "hubsrch"
 	headerSize  = 8 + 8 + sumSize + sumSize
 	// rewriteFrom is the amount of outdated data in bytes that a file of any size may contain.
@@ -155,11 +155,11 @@ func (s *store) append(t *transaction, c *cluster, changes *storedCluster, file 
 	}
 	slices.Sort(changes.rows)
 	for _, number := range slices.Compact(changes.rows) {
-		t.writeResource(w, c, number)
+		t.state.writeResource(w, c, number)
 	}
 	slices.Sort(changes.sources)
 	for _, number := range slices.Compact(changes.sources) {
-		t.writeEdges(w, c, number)
+		t.state.writeEdges(w, c, number)
 	}
 	return s.end(t, c, w, file)
 }
@@ -173,13 +173,13 @@ func (s *store) replace(t *transaction, c *cluster) error {
 	}
 	w := s.entries.begin(f, newSum(c.name), 0)
 	c.rows.each(func(number uint32) bool {
-		t.writeResource(w, c, number)
+		t.state.writeResource(w, c, number)
 		return w.err == nil
 	})
 	for _, rows := range [...]*postings{&c.rows, &c.unknown} {
 		rows.each(func(number uint32) bool {
-			if slices.ContainsFunc(t.adjacency.get(number), func(e end) bool { return !e.in() }) {
-				t.writeEdges(w, c, number)
+			if slices.ContainsFunc(t.state.adjacency.get(number), func(e end) bool { return !e.in() }) {
+				t.state.writeEdges(w, c, number)
 			}
 			return w.err == nil
 		})
@@ -287,19 +287,19 @@ func (s *store) read(cluster string, known *clusterFile) (*clusterEntries, error
 		s.content = nil
 	}
 	var latest [entryKinds][]entry
-	for kind := range s.places {
-		clear(s.places[kind])
-	}
+	places := map[string]int{}
 	d := decoder{rest: entries}
 	for len(d.rest) > 0 {
-		kind, key, value := d.byte(), d.bytes(), d.bytes()
+		start := d.rest
+		kind, key := d.byte(), d.bytes()
+		id, value := bytesAsString(start[:len(start)-len(d.rest)]), d.bytes()
 		if d.failed || kind >= entryKinds {
 			return nil, fmt.Errorf("entry before %d: %w", len(entries)-len(d.rest), errCorrupt)
 		}
-		place, known := s.places[kind][bytesAsString(key)]
+		place, known := places[id]
 		if !known {
 			place = len(latest[kind])
-			s.places[kind][bytesAsString(key)] = place
+			places[id] = place
 			latest[kind] = append(latest[kind], entry{key: key})
 		}
 		latest[kind][place].value = value

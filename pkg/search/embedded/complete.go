@@ -2,7 +2,6 @@ package embedded
 
 import (
 	"context"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -22,28 +21,18 @@ func (e *Engine) Complete(ctx context.Context, scope visibility.Scope, request *
 		return nil, err
 	}
 	defer r.close()
-	key, keeps := e.completions.keyOf(r, request)
-	if keeps {
-		if kept := e.completions.get(r, key); kept != nil {
-			return kept, nil
-		}
-	}
 	found, err := r.matches(&request.Query)
 	if err != nil {
 		return nil, err
 	}
-	completion, err := r.values(found, request.Property, request.Prefix, request.Limit)
-	if err == nil && keeps {
-		e.completions.keep(r, key, completion)
-	}
-	return completion, err
+	return r.values(found, request.Property, request.Prefix, request.Limit)
 }
 
 // values returns the values of a property in rows that begin with a prefix.
 func (r *reader) values(found *roaring.Bitmap, property, prefix string, limit int) (*search.Completion, error) {
 	c := &completer{reader: r, found: selection{bitmap: found, dense: r.denseOf(found)}, prefix: prefix, limit: limit}
 	if c.limit < 0 {
-		c.limit = r.terms.len() + len(r.clusters)
+		c.limit = r.state.terms.len() + len(r.state.clusters)
 	}
 	if property == query.Cluster {
 		return c.clusterNames(), nil
@@ -51,31 +40,34 @@ func (r *reader) values(found *roaring.Bitmap, property, prefix string, limit in
 	if c.property = r.inScope(property); c.property == nil || found.IsEmpty() {
 		return &search.Completion{}, nil
 	}
+	// A walk through the values ends when there are enough of them. Few rows are read instead, because a walk would pass many
+	// values for each of them.
 	total := int(found.GetCardinality())
-	// What is taken from the budget depends on the rounded number of terms, and the faster method on the exact one.
 	values := coarse(c.property.terms())
-	walked, aggregated := c.walkCost(values, total), total*completionRowCost
-	if err := c.spend(min(walked, aggregated)); err != nil {
-		return nil, err
-	}
-	// Both methods keep every value in memory until the completion is complete.
-	if walked < aggregated {
-		values = min(values, c.limit)
-	} else if err := c.spend(min(values, total) * valueCost); err != nil {
-		return nil, err
-	}
-	if err := c.hold(min(values, total) * valueBytes); err != nil {
-		return nil, err
-	}
-	if c.walkCost(c.property.terms(), total) < aggregated {
+	if walked := c.walkCost(values, total); walked < total*completionRowCost {
+		if err := c.take(walked, min(values, total, c.limit)); err != nil {
+			return nil, err
+		}
 		return c.walk()
 	}
-	return c.aggregate(r.propertyNames[property])
+	values = min(values, total)
+	if err := c.take(total*completionRowCost+values*valueCost, values); err != nil {
+		return nil, err
+	}
+	return c.aggregate(r.state.propertyNames[property])
+}
+
+// take takes a cost and the memory of values, which are kept until the completion is complete, from the budget.
+func (c *completer) take(cost, values int) error {
+	if err := c.reader.spend(cost); err != nil {
+		return err
+	}
+	return c.reader.hold(values * valueBytes)
 }
 
 // completer finds the values of one property.
 type completer struct {
-	*reader
+	reader   *reader
 	property *property
 	found    selection
 	prefix   string
@@ -98,7 +90,7 @@ func (c *completer) hasPrefix(value string) bool {
 // clusterNames completes the property cluster.
 func (c *completer) clusterNames() *search.Completion {
 	var values []search.ValueCount
-	for _, cluster := range c.clusters {
+	for _, cluster := range c.reader.state.clusters {
 		if n := cluster.rows.countIn(&c.found); n > 0 && c.hasPrefix(cluster.name) {
 			values = append(values, search.ValueCount{Value: cluster.name, Count: n})
 		}
@@ -111,11 +103,11 @@ func (c *completer) complete(values []search.ValueCount) *search.Completion {
 	completion := &search.Completion{Values: values, Numbers: len(values) > 0, Times: len(values) > 0}
 	keys := make(map[string]float64, len(values))
 	for _, value := range values {
-		number, is := query.ParseNumber(value.Value)
-		if is {
+		number, ok := query.ParseNumber(value.Value)
+		if ok {
 			keys[value.Value] = number
 		}
-		completion.Numbers = completion.Numbers && is
+		completion.Numbers = completion.Numbers && ok
 		completion.Times = completion.Times && query.IsTime(value.Value)
 	}
 	slices.SortFunc(values, func(a, b search.ValueCount) int {
@@ -140,17 +132,12 @@ func (c *completer) complete(values []search.ValueCount) *search.Completion {
 func (c *completer) aggregate(property uint32) (*search.Completion, error) {
 	counts := map[uint32]int{}
 	doubled := map[string]int{}
-	visited := 0
 	var terms []uint32
-	c.found.bitmap.Iterate(func(row uint32) bool {
-		data := c.rows.at(row).data
+	err := c.reader.each(c.found.bitmap, func(row uint32) {
 		terms = terms[:0]
-		for at := uidEnd(data); at < len(data); {
-			var number uint32
-			number, at = uvarint(data, at)
-			info := c.terms.at(number).info()
-			if c.fields.get(info.field()).property == property {
-				if !info.empty() {
+		for number, t := range c.reader.state.termsOf(c.reader.state.rows.at(row).data) {
+			if c.reader.state.fields.get(t.info().field()).property == property {
+				if !t.info().empty() {
 					terms = append(terms, number)
 				}
 			} else if len(terms) > 0 {
@@ -158,21 +145,18 @@ func (c *completer) aggregate(property uint32) (*search.Completion, error) {
 			}
 		}
 		slices.Sort(terms)
-		for i, number := range terms {
-			if i == 0 || terms[i-1] != number {
-				counts[number]++
-			}
+		terms = slices.Compact(terms)
+		for _, number := range terms {
+			counts[number]++
 		}
 		c.sameValues(terms, doubled)
-		visited++
-		return visited%checkEvery != 0 || c.pause() == nil
 	})
-	if err := c.ctx.Err(); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	byValue := map[string]int{}
 	for number, n := range counts {
-		if value := c.shown(c.terms.at(number)); c.hasPrefix(value) {
+		if value := c.reader.state.shown(c.reader.state.terms.at(number)); c.hasPrefix(value) {
 			byValue[value] += n
 		}
 	}
@@ -190,12 +174,9 @@ func (c *completer) sameValues(terms []uint32, doubled map[string]int) {
 		return
 	}
 	seen := map[string]struct{}{}
-	for i, number := range terms {
-		if i > 0 && terms[i-1] == number {
-			continue
-		}
-		value := c.shown(c.terms.at(number))
-		if _, was := seen[value]; was {
+	for _, number := range terms {
+		value := c.reader.state.shown(c.reader.state.terms.at(number))
+		if _, known := seen[value]; known {
 			doubled[value]++
 		}
 		seen[value] = struct{}{}
@@ -215,14 +196,11 @@ func (c *completer) walk() (*search.Completion, error) {
 	steps := 0
 	at := position{}
 	if c.prefix != "" && !hasLetters(c.prefix) && c.property.counts[orderNum>>4] == 0 {
-		at = c.seek(o, textKey(c.prefix))
+		at = c.reader.state.seek(o, textKey(c.prefix))
 	}
 	for o.valid(at) {
-		if steps++; steps%checkEvery == 0 && c.pause() != nil {
-			return nil, c.ctx.Err()
-		}
-		if at.at%fetchedTogether == 0 {
-			c.fetch(at)
+		if steps++; steps%checkEvery == 0 && c.reader.pause() != nil {
+			return nil, c.reader.ctx.Err()
 		}
 		value, count, next := c.valueAt(at)
 		if count > 0 {
@@ -243,20 +221,6 @@ func (c *completer) walk() (*search.Completion, error) {
 	return completion, c.bounds(completion, first, at)
 }
 
-// fetchedTogether is the number of terms that are read ahead, so that the processor waits for their
-// memory only once.
-const fetchedTogether = 64
-
-// fetch reads the terms from a position into the cache of the processor.
-func (c *completer) fetch(at position) {
-	terms := c.property.order[at.chunk][at.at:]
-	var touched uint32
-	for _, number := range terms[:min(len(terms), fetchedTogether)] {
-		touched ^= c.terms.at(number).postings.one
-	}
-	runtime.KeepAlive(touched)
-}
-
 func hasLetters(text string) bool {
 	return strings.ContainsFunc(text, func(r rune) bool { return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' })
 }
@@ -265,37 +229,37 @@ func hasLetters(text string) bool {
 // position after all terms with this value.
 func (c *completer) valueAt(at position) (value string, count int, next position) {
 	o := c.property.order
-	t := c.terms.at(o.term(at))
+	t := c.reader.state.terms.at(o.term(at))
 	next = o.next(at)
-	if c.prefix != "" && !c.hasPrefix(c.shown(t)) {
+	if c.prefix != "" && !c.hasPrefix(c.reader.state.shown(t)) {
 		return "", 0, next
 	}
-	if !o.valid(next) || !c.same(t, c.terms.at(o.term(next))) {
+	if !o.valid(next) || !c.same(t, c.reader.state.terms.at(o.term(next))) {
 		if count = t.postings.countIn(&c.found); count > 0 {
-			value = c.shown(t)
+			value = c.reader.state.shown(t)
 		}
 		return value, count, next
 	}
-	value = c.shown(t)
+	value = c.reader.state.shown(t)
 	all := union{reader: c.reader}
 	all.add(&t.postings)
-	for o.valid(next) && c.same(t, c.terms.at(o.term(next))) {
-		all.add(&c.terms.at(o.term(next)).postings)
+	for o.valid(next) && c.same(t, c.reader.state.terms.at(o.term(next))) {
+		all.add(&c.reader.state.terms.at(o.term(next)).postings)
 		next = o.next(next)
 	}
 	return value, int(all.bitmap().AndCardinality(c.found.bitmap)), next
 }
 
-// same reports whether two terms have the same value.
+// same reports whether two different terms have the same value.
 func (c *completer) same(a, b *term) bool {
-	if a.info().field() == b.info().field() {
-		return a.text == b.text
+	if a.info() == b.info() {
+		return false
 	}
-	fa, fb := c.fields.get(a.info().field()), c.fields.get(b.info().field())
+	fa, fb := c.reader.state.fields.get(a.info().field()), c.reader.state.fields.get(b.info().field())
 	if fa.kind != query.Map && fb.kind != query.Map {
 		return a.text == b.text
 	}
-	return len(fa.key)+len(a.text) == len(fb.key)+len(b.text) && c.shown(a) == c.shown(b)
+	return len(fa.key)+len(a.text) == len(fb.key)+len(b.text) && c.reader.state.shown(a) == c.reader.state.shown(b)
 }
 
 // bounds sets the fields that describe all values, including values after the position where the
@@ -316,8 +280,8 @@ func (c *completer) bounds(completion *search.Completion, first string, stopped 
 	case times && c.property.counts[orderText>>4] > 0:
 		// Times and other texts share one order, so all following terms must be read.
 		for at, steps := stopped, 1; times && c.property.order.valid(at); steps++ {
-			if steps%checkEvery == 0 && c.pause() != nil {
-				return c.ctx.Err()
+			if steps%checkEvery == 0 && c.reader.pause() != nil {
+				return c.reader.ctx.Err()
 			}
 			value, count, next := c.valueAt(at)
 			if count > 0 {
@@ -345,14 +309,14 @@ func (c *completer) bounds(completion *search.Completion, first string, stopped 
 func (c *completer) last(first string) (string, error) {
 	o := c.property.order
 	for at, steps := o.previous(o.end()), 1; o.valid(at); at, steps = o.previous(at), steps+1 {
-		if steps%checkEvery == 0 && c.pause() != nil {
-			return "", c.ctx.Err()
+		if steps%checkEvery == 0 && c.reader.pause() != nil {
+			return "", c.reader.ctx.Err()
 		}
-		t := c.terms.at(o.term(at))
+		t := c.reader.state.terms.at(o.term(at))
 		if t.postings.countIn(&c.found) == 0 {
 			continue
 		}
-		if value := c.shown(t); c.hasPrefix(value) {
+		if value := c.reader.state.shown(t); c.hasPrefix(value) {
 			return value, nil
 		}
 	}

@@ -2,10 +2,12 @@ package embedded_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -172,6 +174,9 @@ func parse(t testing.TB, text string) query.Query {
 
 func apply(t testing.TB, engine search.Engine, report *search.Report) *search.Applied {
 	t.Helper()
+	for i := range report.Put {
+		slices.SortFunc(report.Put[i].Properties, func(a, b query.Property) int { return cmp.Compare(a.Name, b.Name) })
+	}
 	applied, err := engine.Apply(t.Context(), report)
 	if err != nil {
 		t.Fatal(err)

@@ -4,17 +4,16 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
 // dictionaryWriter changes the dictionary in a transaction.
 type dictionaryWriter struct {
-	*dictionary
-	*dictionaryMemory
-	id   uint64
-	free *freeList
+	dictionary       *dictionary
+	dictionaryMemory *dictionaryMemory
+	id               uint64
+	free             *freeList
 
 	// fresh are the new terms by property. emptied are the terms that lost their last row.
 	fresh   map[uint32][]uint32
@@ -32,7 +31,6 @@ type dictionaryMemory struct {
 	fieldNumbers map[fieldKey]uint32
 	// trigramTerms are terms that must still be added to the postings of trigrams.
 	trigramTerms pending
-	recent       recentTerms
 }
 
 type fieldKey struct {
@@ -63,57 +61,41 @@ func newDictionaryMemory(s *state) *dictionaryMemory {
 	return m
 }
 
-// recentTerms are the terms that the transaction used last. Most values occur in many rows, and
-// this cache avoids reads of distant memory.
-type recentTerms [1 << recentBits]recentTerm
-
-type recentTerm struct {
-	transaction   uint64
-	field, number uint32
-	kind          termInfo
-	text          string
-}
-
-const recentBits = 11
-
-// at returns the place of the term with a hash, if the term is cached.
-func (r *recentTerms) at(hash uint64) *recentTerm { return &r[hash&(1<<recentBits-1)] }
-
 // property returns the number of a property.
 func (d *dictionaryWriter) property(name string) uint32 {
-	if id, known := d.propertyNames[name]; known {
+	if id, known := d.dictionary.propertyNames[name]; known {
 		return id
 	}
 	d.cloneNames()
-	id := d.free.take(propertyNumbers, d.properties.len())
+	id := d.free.take(propertyNumbers, d.dictionary.properties.len())
 	name = strings.Clone(name)
-	d.propertyNames[name] = id
-	*d.properties.edit(d.id, id) = newProperty(d.id, name)
+	d.dictionary.propertyNames[name] = id
+	*d.dictionary.properties.edit(d.id, id) = newProperty(d.id, name)
 	return id
 }
 
 func newProperty(owner uint64, name string) *property {
 	internal := isInternal(name)
 	return &property{
-		owner: owner, name: name, hidden: internal || query.Hidden(name), reserved: query.Reserved(name), internal: internal, json: quoted(name) + ":",
+		owner: owner, name: name, hidden: internal || query.Hidden(name), internal: internal, json: jsonKey(name),
 	}
 }
 
 func (d *dictionaryWriter) cloneNames() {
 	if !d.ownNames {
-		d.propertyNames, d.ownNames = maps.Clone(d.propertyNames), true
+		d.dictionary.propertyNames, d.ownNames = maps.Clone(d.dictionary.propertyNames), true
 	}
 }
 
 // editProperty returns a property that the transaction is allowed to change.
 func (d *dictionaryWriter) editProperty(id uint32) *property {
-	p := d.properties.get(id)
+	p := d.dictionary.properties.get(id)
 	if p.owner == d.id {
 		return p
 	}
 	owned := *p
 	owned.owner = d.id
-	*d.properties.edit(d.id, id) = &owned
+	*d.dictionary.properties.edit(d.id, id) = &owned
 	return &owned
 }
 
@@ -122,49 +104,44 @@ func (d *dictionaryWriter) field(propertyID uint32, kind query.Type, key string)
 	if kind < query.Map {
 		kind = query.String
 	}
-	if id, known := d.fieldNumbers[fieldKey{propertyID, kind, key}]; known {
+	if id, known := d.dictionaryMemory.fieldNumbers[fieldKey{propertyID, kind, key}]; known {
 		return id
 	}
-	id := d.free.take(fieldNumbers, d.fields.len())
+	id := d.free.take(fieldNumbers, d.dictionary.fields.len())
 	f := newField(propertyID, kind, strings.Clone(key))
 	if kind == query.Map {
 		// Appending does not change the part of the memory that older states read.
 		p := d.editProperty(propertyID)
 		p.keys = append(p.keys, id)
 	}
-	*d.fields.edit(d.id, id) = f
-	d.fieldNumbers[fieldKey{propertyID, kind, f.key}] = id
+	*d.dictionary.fields.edit(d.id, id) = f
+	d.dictionaryMemory.fieldNumbers[fieldKey{propertyID, kind, f.key}] = id
 	return id
 }
 
 func newField(propertyID uint32, kind query.Type, key string) *field {
 	f := &field{property: propertyID, kind: kind, key: key}
 	if kind == query.Map {
-		f.keyJSON = quoted(key) + ":"
+		f.keyJSON = jsonKey(key)
 	}
 	return f
 }
 
-// term returns the number of the term of a leaf in a field. textHash is the hash of the text.
-func (d *dictionaryWriter) term(fieldID uint32, leafType query.Type, text string, textHash uint64, empty bool) uint32 {
+// term returns the number of the term of a leaf in a field.
+func (d *dictionaryWriter) term(fieldID uint32, leafType query.Type, text string, empty bool) uint32 {
 	info := termInfo(leafType)
 	if empty {
 		info |= infoEmpty
 	}
-	hash := hashTerm(textHash, fieldID, info)
-	recent := d.recent.at(hash)
-	if recent.transaction == d.id && recent.field == fieldID && recent.kind == info && recent.text == text {
-		return recent.number
-	}
-	number, found := d.termTable.find(hash, func(number uint32) bool {
-		other := d.terms.at(number)
+	hash := hashTerm(hashText(text), fieldID, info)
+	number, found := d.dictionary.termTable.find(hash, func(number uint32) bool {
+		other := d.dictionary.terms.at(number)
 		return other.info().field() == fieldID && (other.info()^info)&(infoLeaf|infoEmpty) == 0 && other.text == text
 	})
-	if !found {
-		number = d.newTerm(fieldID, info, text, hash)
+	if found {
+		return number
 	}
-	*recent = recentTerm{transaction: d.id, field: fieldID, kind: info, number: number, text: d.terms.at(number).text}
-	return number
+	return d.newTerm(fieldID, info, text, hash)
 }
 
 func hashTerm(textHash uint64, field uint32, info termInfo) uint64 {
@@ -173,19 +150,19 @@ func hashTerm(textHash uint64, field uint32, info termInfo) uint64 {
 
 // newTerm creates a term. info contains the type and whether the term is empty.
 func (d *dictionaryWriter) newTerm(fieldID uint32, info termInfo, text string, hash uint64) uint32 {
-	f := d.fields.get(fieldID)
+	f := d.dictionary.fields.get(fieldID)
 	if info.leaf() == query.String && isPlain(text) {
 		info |= infoPlain
 	}
 	info = info.of(fieldID) | orderOf(f, text)
-	if d.terms.len() == 0 {
-		d.terms.edit(d.id, 0)
+	if d.dictionary.terms.len() == 0 {
+		d.dictionary.terms.edit(d.id, 0)
 	}
-	number := d.free.take(termNumbers, d.terms.len())
-	e := d.terms.edit(d.id, number)
+	number := d.free.take(termNumbers, d.dictionary.terms.len())
+	e := d.dictionary.terms.edit(d.id, number)
 	*e = term{text: strings.Clone(text), postings: postings{info: info}}
-	d.termTable.insert(d.id, hash, number)
-	d.termCount++
+	d.dictionary.termTable.insert(d.id, hash, number)
+	d.dictionary.termCount++
 	f.terms++
 	p := d.editProperty(f.property)
 	if !info.empty() && !p.internal {
@@ -196,8 +173,8 @@ func (d *dictionaryWriter) newTerm(fieldID uint32, info termInfo, text string, h
 		}
 	}
 	if indexed(p, info) {
-		eachTrigram(f, text, func(trigram uint32) { d.trigramTerms.add(trigram, number) })
-		if d.trigramTerms.full() {
+		eachTrigram(f, text, func(trigram uint32) { d.dictionaryMemory.trigramTerms.add(trigram, number) })
+		if d.dictionaryMemory.trigramTerms.full() {
 			d.flushTrigrams()
 		}
 	}
@@ -209,7 +186,7 @@ func orderOf(f *field, text string) termInfo {
 	if f.kind == query.Map {
 		return orderText
 	}
-	if _, is := query.ParseNumber(text); is {
+	if _, ok := query.ParseNumber(text); ok {
 		return orderNum
 	}
 	if query.IsTime(text) {
@@ -223,34 +200,16 @@ func orderOf(f *field, text string) termInfo {
 
 // flushTrigrams adds the pending terms to the postings of trigrams.
 func (d *dictionaryWriter) flushTrigrams() {
-	d.trigramTerms.flush(func(trigram uint32, terms []uint32) { d.trigrams.edit(d.id, trigram).addMany(d.id, terms) })
+	d.dictionaryMemory.trigramTerms.flush(func(trigram uint32, terms []uint32) { d.dictionary.trigrams.edit(d.id, trigram).addMany(d.id, terms) })
 }
-
-const (
-	// manyTerms is the number of new terms from which on they are ordered with all processors.
-	manyTerms = 1 << 16
-	// manyPairs is the number of new pairs of trigrams and terms from which on they are added in
-	// the background.
-	manyPairs = 1 << 13
-)
 
 // order inserts the new terms into the order of their properties. It changes only properties that
 // the transaction owns.
 func (d *dictionaryWriter) order() {
-	count := 0
-	for _, terms := range d.fresh {
-		count += len(terms)
-	}
-	var wait sync.WaitGroup
 	for id, terms := range d.fresh {
-		p := d.properties.get(id)
-		if count < manyTerms {
-			p.order = d.insert(p.order, terms)
-			continue
-		}
-		wait.Go(func() { p.order = d.insert(p.order, terms) })
+		p := d.dictionary.properties.get(id)
+		p.order = d.dictionary.insert(p.order, terms)
 	}
-	wait.Wait()
 }
 
 // removeUnused removes terms, fields and properties that no row uses any more.
@@ -259,43 +218,42 @@ func (d *dictionaryWriter) removeUnused(version uint64) {
 	emptied := slices.Compact(d.emptied)
 	unused := map[uint32][]uint32{}
 	for _, number := range emptied {
-		if e := d.terms.at(number); e.postings.empty() && !e.info().empty() {
-			if id := d.fields.get(e.info().field()).property; !d.properties.get(id).internal {
+		if e := d.dictionary.terms.at(number); e.postings.empty() && !e.info().empty() {
+			if id := d.dictionary.fields.get(e.info().field()).property; !d.dictionary.properties.get(id).internal {
 				unused[id] = append(unused[id], number)
 			}
 		}
 	}
 	for id, terms := range unused {
 		p := d.editProperty(id)
-		p.order = d.without(p.order, terms)
+		p.order = d.dictionary.without(p.order, terms)
 	}
 	for _, number := range emptied {
-		if e := d.terms.at(number); e.postings.empty() {
+		if e := d.dictionary.terms.at(number); e.postings.empty() {
 			d.removeTerm(number, e, version)
 		}
 	}
 	slices.Sort(d.fewerKeys)
 	for _, id := range slices.Compact(d.fewerKeys) {
 		p := d.editProperty(id)
-		p.keys = slices.DeleteFunc(slices.Clone(p.keys), func(key uint32) bool { return d.fields.get(key).terms == 0 })
+		p.keys = slices.DeleteFunc(slices.Clone(p.keys), func(key uint32) bool { return d.dictionary.fields.get(key).terms == 0 })
 	}
 	slices.Sort(d.emptyProperties)
 	for _, id := range slices.Compact(d.emptyProperties) {
 		d.removeProperty(id, version)
 	}
-	d.trigramTerms.shrink()
 }
 
 // removeTerm removes a term without rows. Its text is kept as long as changes may refer to it.
 func (d *dictionaryWriter) removeTerm(number uint32, e *term, version uint64) {
 	info, text := e.info(), e.text
 	id := info.field()
-	d.termTable.remove(d.id, hashTerm(hashText(text), id, info), number)
-	d.termCount--
-	f := d.fields.get(id)
+	d.dictionary.termTable.remove(d.id, hashTerm(hashText(text), id, info), number)
+	d.dictionary.termCount--
+	f := d.dictionary.fields.get(id)
 	p := d.editProperty(f.property)
 	if indexed(p, info) {
-		eachTrigram(f, text, func(trigram uint32) { d.trigrams.edit(d.id, trigram).remove(d.id, number) })
+		eachTrigram(f, text, func(trigram uint32) { d.dictionary.trigrams.edit(d.id, trigram).remove(d.id, number) })
 	}
 	if !info.empty() && !p.internal {
 		p.counts[info.order()>>4]--
@@ -307,7 +265,7 @@ func (d *dictionaryWriter) removeTerm(number uint32, e *term, version uint64) {
 	if f.terms--; f.terms > 0 {
 		return
 	}
-	delete(d.fieldNumbers, fieldKey{f.property, f.kind, f.key})
+	delete(d.dictionaryMemory.fieldNumbers, fieldKey{f.property, f.kind, f.key})
 	if f.kind == query.Map {
 		d.fewerKeys = append(d.fewerKeys, f.property)
 	}
@@ -316,11 +274,11 @@ func (d *dictionaryWriter) removeTerm(number uint32, e *term, version uint64) {
 
 // removeProperty removes a property if no row uses it.
 func (d *dictionaryWriter) removeProperty(id uint32, version uint64) {
-	p := d.properties.get(id)
-	if d.propertyNames[p.name] != id || slices.ContainsFunc(p.variants[:], func(rows postings) bool { return !rows.empty() }) {
+	p := d.dictionary.properties.get(id)
+	if d.dictionary.propertyNames[p.name] != id || slices.ContainsFunc(p.variants[:], func(rows postings) bool { return !rows.empty() }) {
 		return
 	}
 	d.cloneNames()
-	delete(d.propertyNames, p.name)
+	delete(d.dictionary.propertyNames, p.name)
 	d.free.retire(propertyNumbers, id, version)
 }

@@ -9,11 +9,11 @@ import (
 
 // graphWriter changes edges.
 type graphWriter struct {
-	*graph
-	*graphMemory
-	id   uint64
-	free *freeList
-	rows *rowWriter
+	graph       *graph
+	graphMemory *graphMemory
+	id          uint64
+	free        *freeList
+	rows        *rowWriter
 	// unused are relations that may have no edge.
 	unused []uint32
 	// searched contains the rows with many edges whose edges were searched.
@@ -22,8 +22,9 @@ type graphWriter struct {
 
 // graphMemory is the memory that graphWriters keep between transactions.
 type graphMemory struct {
-	// relationEdges is the number of edges of each relation.
+	// relationEdges is the number of edges of each relation. numbers are the numbers of relations by name.
 	relationEdges []int
+	numbers       map[string]uint32
 }
 
 // countRelations returns the number of edges of each relation.
@@ -61,20 +62,20 @@ const (
 type edgeKey struct{ source, dest, relation uint32 }
 
 // edgeCounts are the changes of edges by a report. An edge that one report removes and adds again
-// has not changed.
+// has not changed. It is nil while data are loaded.
 type edgeCounts struct {
-	added   map[edgeKey]struct{}
-	removed map[edgeKey]struct{}
-	// fresh counts edges that were added before any edge was removed. They require no keys.
-	fresh int
+	added, removed map[edgeKey]struct{}
+}
+
+func newEdgeCounts() *edgeCounts {
+	return &edgeCounts{added: map[edgeKey]struct{}{}, removed: map[edgeKey]struct{}{}}
 }
 
 func (e *edgeCounts) add(key edgeKey) {
-	if e.removed == nil {
-		e.fresh++
+	if e == nil {
 		return
 	}
-	if _, was := e.removed[key]; was {
+	if _, removed := e.removed[key]; removed {
 		delete(e.removed, key)
 		return
 	}
@@ -82,31 +83,27 @@ func (e *edgeCounts) add(key edgeKey) {
 }
 
 func (e *edgeCounts) remove(key edgeKey) {
-	if e.removed == nil {
-		e.removed, e.added = map[edgeKey]struct{}{}, map[edgeKey]struct{}{}
+	if e == nil {
+		return
 	}
-	if _, is := e.added[key]; is {
+	if _, added := e.added[key]; added {
 		delete(e.added, key)
 		return
 	}
 	e.removed[key] = struct{}{}
 }
 
-// findRelation finds the number of a type of edges.
-func (g *graph) findRelation(name string) (uint32, bool) {
-	return g.relationTable.find(hashText(name), func(id uint32) bool { return *g.relations.at(id) == name })
-}
-
 // relation returns the number of a type of edges. It creates the relation if it is new.
 func (w *graphWriter) relation(name string) uint32 {
-	if id, known := w.findRelation(name); known {
+	if id, known := w.graphMemory.numbers[name]; known {
 		return id
 	}
-	id := w.free.take(relationNumbers, w.relations.len())
-	*w.relations.edit(w.id, id) = strings.Clone(name)
-	w.relationTable.insert(w.id, hashText(name), id)
-	if missing := int(id) + 1 - len(w.relationEdges); missing > 0 {
-		w.relationEdges = append(w.relationEdges, make([]int, missing)...)
+	id := w.free.take(relationNumbers, w.graph.relations.len())
+	name = strings.Clone(name)
+	*w.graph.relations.edit(w.id, id) = name
+	w.graphMemory.numbers[name] = id
+	if missing := int(id) + 1 - len(w.graphMemory.relationEdges); missing > 0 {
+		w.graphMemory.relationEdges = append(w.graphMemory.relationEdges, make([]int, missing)...)
 	}
 	w.unused = append(w.unused, id)
 	return id
@@ -116,9 +113,9 @@ func (w *graphWriter) relation(name string) uint32 {
 func (w *graphWriter) removeUnused() {
 	slices.Sort(w.unused)
 	for _, id := range slices.Compact(w.unused) {
-		if w.relationEdges[id] == 0 {
-			w.relationTable.remove(w.id, hashText(w.relations.get(id)), id)
-			*w.relations.edit(w.id, id) = ""
+		if w.graphMemory.relationEdges[id] == 0 {
+			delete(w.graphMemory.numbers, w.graph.relations.get(id))
+			*w.graph.relations.edit(w.id, id) = ""
 			w.free.add(relationNumbers, id)
 		}
 	}
@@ -127,8 +124,8 @@ func (w *graphWriter) removeUnused() {
 
 // edgeRow returns the row at an end of an edge. It creates the row if it is new.
 func (w *graphWriter) edgeRow(c *cluster, uid string) uint32 {
-	w.rows.key, _ = appendUID(w.rows.key[:0], c.name, uid)
-	return w.rows.rowOf(c, w.rows.key)
+	w.rows.rowMemory.key, _ = appendUID(w.rows.rowMemory.key[:0], c.name, uid)
+	return w.rows.rowOf(c, w.rows.rowMemory.key)
 }
 
 // key returns the key of a reported edge. It creates rows for new ends.
@@ -140,7 +137,7 @@ func (w *graphWriter) key(c *cluster, edge *search.Edge) edgeKey {
 func (w *graphWriter) add(c *cluster, key edgeKey, counts *edgeCounts) {
 	out, in := newEnd(key.dest, key.relation, false), newEnd(key.source, key.relation, true)
 	shorter, wanted := key.source, out
-	if len(w.adjacency.get(key.dest)) < len(w.adjacency.get(key.source)) {
+	if len(w.graph.adjacency.get(key.dest)) < len(w.graph.adjacency.get(key.source)) {
 		shorter, wanted = key.dest, in
 	}
 	if w.find(shorter, wanted) >= 0 {
@@ -149,21 +146,21 @@ func (w *graphWriter) add(c *cluster, key edgeKey, counts *edgeCounts) {
 	w.appendEnd(key.source, out)
 	w.appendEnd(key.dest, in)
 	c.edges++
-	w.relationEdges[key.relation]++
+	w.graphMemory.relationEdges[key.relation]++
 	counts.add(key)
 	w.rows.journal.stored.edges(c.id, key.source)
 }
 
 // remove removes a reported edge if it exists.
 func (w *graphWriter) remove(c *cluster, edge *search.Edge, counts *edgeCounts) {
-	relation, known := w.findRelation(edge.Type)
+	relation, known := w.graphMemory.numbers[edge.Type]
 	if !known {
 		return
 	}
 	var ends [2]uint32
 	for i, uid := range [...]string{edge.SourceUID, edge.DestUID} {
-		w.rows.key, _ = appendUID(w.rows.key[:0], c.name, uid)
-		if ends[i], known = w.rows.findRow(c.id, w.rows.key); !known {
+		w.rows.rowMemory.key, _ = appendUID(w.rows.rowMemory.key[:0], c.name, uid)
+		if ends[i], known = w.rows.state.findRow(c.id, w.rows.rowMemory.key); !known {
 			return
 		}
 	}
@@ -177,7 +174,7 @@ func (w *graphWriter) removeKey(c *cluster, key edgeKey, counts *edgeCounts) {
 	}
 	w.removeEnd(key.dest, newEnd(key.source, key.relation, true))
 	c.edges--
-	if w.relationEdges[key.relation]--; w.relationEdges[key.relation] == 0 {
+	if w.graphMemory.relationEdges[key.relation]--; w.graphMemory.relationEdges[key.relation] == 0 {
 		w.unused = append(w.unused, key.relation)
 	}
 	counts.remove(key)
@@ -188,14 +185,14 @@ func (w *graphWriter) removeKey(c *cluster, key edgeKey, counts *edgeCounts) {
 // removeRow removes all edges at a row.
 func (w *graphWriter) removeRow(c *cluster, number uint32, counts *edgeCounts) {
 	w.removeFrom(c, number, counts)
-	for _, e := range slices.Clone(w.adjacency.get(number)) {
+	for _, e := range slices.Clone(w.graph.adjacency.get(number)) {
 		w.removeKey(c, edgeKey{e.other(), number, e.relation()}, counts)
 	}
 }
 
 // removeFrom removes all edges from a row.
 func (w *graphWriter) removeFrom(c *cluster, number uint32, counts *edgeCounts) {
-	for _, e := range slices.Clone(w.adjacency.get(number)) {
+	for _, e := range slices.Clone(w.graph.adjacency.get(number)) {
 		if !e.in() {
 			w.removeKey(c, edgeKey{number, e.other(), e.relation()}, counts)
 		}
@@ -204,7 +201,7 @@ func (w *graphWriter) removeFrom(c *cluster, number uint32, counts *edgeCounts) 
 
 // find returns the position of an edge in the list of a row, or -1.
 func (w *graphWriter) find(number uint32, e end) int {
-	ends := w.adjacency.get(number)
+	ends := w.graph.adjacency.get(number)
 	index := w.searched[number]
 	if index == nil {
 		if len(ends) < manyEnds {
@@ -224,7 +221,7 @@ func (w *graphWriter) find(number uint32, e end) int {
 		for i, e := range ends {
 			index.positions[e] = i
 		}
-		*w.adjacency.edit(w.id, number) = slices.Clone(ends)
+		*w.graph.adjacency.edit(w.id, number) = slices.Clone(ends)
 	}
 	if at, found := index.positions[e]; found {
 		return at
@@ -243,8 +240,8 @@ func (w *graphWriter) positions(number uint32) map[end]int {
 // dropIndexes removes all indexes, and the spare memory of their rows.
 func (w *graphWriter) dropIndexes() {
 	for number, index := range w.searched {
-		if ends := w.adjacency.get(number); index.positions != nil {
-			*w.adjacency.edit(w.id, number) = slices.Clone(ends)
+		if ends := w.graph.adjacency.get(number); index.positions != nil {
+			*w.graph.adjacency.edit(w.id, number) = slices.Clone(ends)
 		}
 	}
 	w.searched = nil
@@ -253,7 +250,7 @@ func (w *graphWriter) dropIndexes() {
 // appendEnd adds an edge at a row. It does not change the part of the memory that older states
 // read.
 func (w *graphWriter) appendEnd(number uint32, e end) {
-	ends := w.adjacency.edit(w.id, number)
+	ends := w.graph.adjacency.edit(w.id, number)
 	if positions := w.positions(number); positions != nil {
 		positions[e] = len(*ends)
 	}
@@ -265,7 +262,7 @@ func (w *graphWriter) removeEnd(number uint32, e end) bool {
 	if at < 0 {
 		return false
 	}
-	ends := w.adjacency.edit(w.id, number)
+	ends := w.graph.adjacency.edit(w.id, number)
 	last := len(*ends) - 1
 	switch positions := w.positions(number); {
 	case positions != nil:
@@ -292,7 +289,7 @@ func (w *graphWriter) keepOnly(c *cluster, kept []search.Edge, counts *edgeCount
 	}
 	var gone []edgeKey
 	look := func(number uint32) bool {
-		for _, e := range w.adjacency.get(number) {
+		for _, e := range w.graph.adjacency.get(number) {
 			key := edgeKey{number, e.other(), e.relation()}
 			if _, stays := keys[key]; !e.in() && !stays {
 				gone = append(gone, key)
@@ -308,7 +305,7 @@ func (w *graphWriter) keepOnly(c *cluster, kept []search.Edge, counts *edgeCount
 }
 
 // load adds the edges of a source. It returns false if the entry is not valid.
-func (w *graphWriter) load(c *cluster, e entry, counts *edgeCounts) bool {
+func (w *graphWriter) load(c *cluster, e entry) bool {
 	if !isUID(e.key) {
 		return false
 	}
@@ -320,7 +317,7 @@ func (w *graphWriter) load(c *cluster, e entry, counts *edgeCounts) bool {
 			return false
 		}
 		dest := d.take(uint64(length))
-		w.add(c, edgeKey{source: w.rows.rowOf(c, e.key), dest: w.rows.rowOf(c, dest), relation: w.relation(relation)}, counts)
+		w.add(c, edgeKey{source: w.rows.rowOf(c, e.key), dest: w.rows.rowOf(c, dest), relation: w.relation(relation)}, nil)
 	}
 	return true
 }

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+	"k8s.io/utils/lru"
 
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
@@ -29,8 +30,6 @@ import (
 const (
 	// defaultChangeLog is the number of changes that are kept for watchers.
 	defaultChangeLog = 100_000
-	// idlePeriod is the interval at which idle rankings are removed.
-	idlePeriod = 10 * time.Second
 	// maxBatch bounds the number of resources and edges that are written together.
 	maxBatch = 20_000
 	// maxQueue bounds the number of reports that wait for the writer.
@@ -55,8 +54,6 @@ type Options struct {
 
 	// boot replaces the boot ID of the machine in tests.
 	boot string
-	// noRankings disables rankings in tests.
-	noRankings bool
 }
 
 // Engine is a search.Engine.
@@ -65,16 +62,14 @@ type Engine struct {
 	store  *store
 	tokens *tokens
 	scopes *scopes
-	// rankings is nil if they are disabled.
-	rankings    *rankings
-	completions *completions
-	keywords    *keywords
-	maxCost     time.Duration
-	caller      func(context.Context) string
-	turns       *turns
-	answers     *search.Pool
-	log         changeLog
-	current     atomic.Pointer[state]
+	// keywords contains the keywords of the last requests.
+	keywords *lru.Cache
+	maxCost  time.Duration
+	caller   func(context.Context) string
+	turns    *turns
+	answers  *search.Pool
+	log      changeLog
+	current  atomic.Pointer[state]
 
 	// indexed is the number of resources that were indexed when the data were loaded.
 	indexed int
@@ -217,7 +212,7 @@ func (e *Engine) commit(batch []*job) {
 		applied = append(applied, j)
 	}
 	var err error
-	if remapped || t.version != before.version {
+	if remapped || t.state.version != before.version {
 		if err = t.prepare(func() error { return e.store.write(t) }); err == nil {
 			t.finish()
 			e.publish(t)
@@ -259,23 +254,6 @@ func (e *Engine) rollBack(before *state, err error) {
 	e.log.reset(before)
 }
 
-// forgetIdle periodically removes rankings that are not in use.
-func (e *Engine) forgetIdle() {
-	defer e.running.Done()
-	ticker := time.NewTicker(idlePeriod)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-e.closed:
-			return
-		case <-ticker.C:
-		}
-		if e.rankings != nil {
-			e.rankings.forgetIdle()
-		}
-	}
-}
-
 // Close implements search.Engine. It applies the waiting reports. Reads may continue.
 func (e *Engine) Close() error {
 	e.closeOnce.Do(func() {
@@ -300,13 +278,13 @@ func (e *Engine) Clusters(ctx context.Context) ([]search.ClusterState, error) {
 	var states []search.ClusterState
 	for _, c := range e.current.Load().clusters {
 		if c.present {
-			one := search.ClusterState{
+			clusterState := search.ClusterState{
 				Name: c.name, Hub: c.hub, Resources: c.rows.count(), Edges: c.edges, Reported: c.reported, Incomplete: c.incomplete,
 			}
 			if !c.hub {
-				one.Secrets = c.secrets.count()
+				clusterState.Secrets = c.secrets.count()
 			}
-			states = append(states, one)
+			states = append(states, clusterState)
 		}
 	}
 	slices.SortFunc(states, func(a, b search.ClusterState) int { return cmp.Compare(a.Name, b.Name) })

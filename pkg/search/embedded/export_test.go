@@ -1,10 +1,6 @@
 package embedded
 
-import (
-	"fmt"
-
-	"open-cluster-management.io/hub-apiserver/pkg/search"
-)
+import "fmt"
 
 // OnBoot returns options that simulate a machine with the given boot ID.
 func OnBoot(id string) Options { return Options{boot: id} }
@@ -14,22 +10,10 @@ const (
 	StateFile      = stateFile
 	CheckpointFile = checkpointFile
 	DiscardedDir   = discardedDir
-	FormerFile     = formerFile
 )
 
 // ClusterFile returns the name of the file of a cluster.
 func ClusterFile(cluster string) string { return fileName(cluster) }
-
-// WithoutRankings returns options without rankings.
-func WithoutRankings() Options { return Options{noRankings: true} }
-
-// Ranked reports whether a ranking of an order exists.
-func (e *Engine) Ranked(by []search.Order) bool {
-	e.rankings.mu.Lock()
-	defer e.rankings.mu.Unlock()
-	entry := e.rankings.byKey[orderKey(by)]
-	return entry != nil && entry.current.Load() != nil
-}
 
 // TextBytes returns the memory of the texts of terms.
 func (e *Engine) TextBytes() int {
@@ -67,7 +51,5 @@ const CheckpointHeader = checkpointHeader
 // Relations returns the number of types of edges that have a number, including those that are free.
 func (e *Engine) Relations() int { return e.current.Load().relations.len() }
 
-// Cached returns the number of cached completions and keywords.
-func (e *Engine) Cached() int {
-	return e.completions.byKey.Len() + e.keywords.byKey.Len() + e.keywords.paid.Len()
-}
+// Cached returns the number of kept keywords.
+func (e *Engine) Cached() int { return e.keywords.Len() }

@@ -17,42 +17,20 @@ import (
 // report them as damaged.
 func TestOtherFormats(t *testing.T) {
 	const formatAt = 7
-	setFormat := func(format byte) func(t *testing.T, dir string) {
-		return func(t *testing.T, dir string) {
-			change(t, filepath.Join(dir, embedded.ClusterFile("a")), func(data []byte) []byte {
-				data[formatAt] = format
-				return data
-			})
-		}
-	}
-	for name, test := range map[string]struct {
-		prepare func(t *testing.T, dir string)
-		moved   string
-		found   map[string]bool
-	}{
-		"Older": {prepare: setFormat(2), moved: embedded.ClusterFile("a"), found: map[string]bool{"a": true}},
-		"Newer": {prepare: setFormat(200), moved: embedded.ClusterFile("a"), found: map[string]bool{"a": true}},
-		"One file for all": {prepare: func(t *testing.T, dir string) {
-			for _, file := range []string{embedded.ClusterFile("a"), embedded.StateFile} {
-				if err := os.Remove(filepath.Join(dir, file)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := os.WriteFile(filepath.Join(dir, embedded.FormerFile), []byte("data of a former version"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}, moved: embedded.FormerFile, found: map[string]bool{}},
-	} {
+	for name, format := range map[string]byte{"Older": 2, "Newer": 200} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			engine := open(t, dir, embedded.Options{})
 			version := apply(t, engine, round("a", 3)).Version
 			closed(t, engine)
-			test.prepare(t, dir)
+			change(t, filepath.Join(dir, embedded.ClusterFile("a")), func(data []byte) []byte {
+				data[formatAt] = format
+				return data
+			})
 
 			var log bytes.Buffer
 			engine = open(t, dir, embedded.Options{Logger: textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log)))})
-			if diff := cmp.Diff(test.found, incomplete(t, engine)); diff != "" {
+			if diff := cmp.Diff(map[string]bool{"a": true}, incomplete(t, engine)); diff != "" {
 				t.Errorf("incomplete clusters (-want +got):\n%s", diff)
 			}
 			if next := apply(t, engine, round("a", 6)); next.Resources != crashResources || next.Version <= version {
@@ -62,7 +40,7 @@ func TestOtherFormats(t *testing.T) {
 			if logged := log.String(); !strings.Contains(logged, "has another format and was moved aside; its clusters report again") || strings.Contains(logged, "damage") {
 				t.Errorf("log = %q, want a message about another format and none about damage", logged)
 			}
-			if _, err := os.Stat(filepath.Join(dir, embedded.DiscardedDir, test.moved)); err != nil {
+			if _, err := os.Stat(filepath.Join(dir, embedded.DiscardedDir, embedded.ClusterFile("a"))); err != nil {
 				t.Errorf("Stat() of the file moved aside = %v, want nil", err)
 			}
 		})

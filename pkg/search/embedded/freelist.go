@@ -58,33 +58,23 @@ func (l *freeList) release(version uint64) {
 	}
 }
 
-// newFreeList returns a list of the numbers that a state does not use.
+// newFreeList returns a list of the numbers that a state does not use, except those of relations.
 func newFreeList(s *state) *freeList {
 	l := &freeList{}
-	for i := uint32(1); i < uint32(s.terms.len()); i++ {
-		if s.terms.at(i).postings.empty() {
-			l.add(termNumbers, i)
+	add := func(kind numberKind, count int, unused func(number uint32) bool) {
+		for number := range uint32(count) {
+			if unused(number) {
+				l.add(kind, number)
+			}
 		}
 	}
-	for i := range uint32(s.fields.len()) {
-		if f := s.fields.get(i); f == nil || f.terms == 0 {
-			l.add(fieldNumbers, i)
-		}
-	}
-	for i := range uint32(s.classes.len()) {
-		if c := s.classes.get(i); c.rows.empty() && !c.pending {
-			l.add(classNumbers, i)
-		}
-	}
-	for i := range uint32(s.properties.len()) {
-		if id, known := s.propertyNames[s.properties.get(i).name]; !known || id != i {
-			l.add(propertyNumbers, i)
-		}
-	}
-	for i := range uint32(s.rows.len()) {
-		if s.rows.at(i).data == "" {
-			l.add(rowNumbers, i)
-		}
-	}
+	add(termNumbers, s.terms.len(), func(i uint32) bool { return i > 0 && s.terms.at(i).postings.empty() })
+	add(fieldNumbers, s.fields.len(), func(i uint32) bool { f := s.fields.get(i); return f == nil || f.terms == 0 })
+	add(classNumbers, s.classes.len(), func(i uint32) bool { c := s.classes.at(i); return c.rows.empty() && !c.pending })
+	add(propertyNumbers, s.properties.len(), func(i uint32) bool {
+		id, known := s.propertyNames[s.properties.get(i).name]
+		return !known || id != i
+	})
+	add(rowNumbers, s.rows.len(), func(i uint32) bool { return s.rows.at(i).data == "" })
 	return l
 }

@@ -4,8 +4,8 @@ import "open-cluster-management.io/hub-apiserver/pkg/search/query"
 
 // indexer changes the postings of terms and variants, which are the rows that contain them.
 type indexer struct {
-	*dictionaryWriter
-	*indexerMemory
+	dictionaryWriter *dictionaryWriter
+	indexerMemory    *indexerMemory
 }
 
 // indexerMemory is the memory that indexers keep between transactions. Pending rows are added when
@@ -17,10 +17,10 @@ type indexerMemory struct {
 // add adds a row that has not been indexed yet.
 func (x *indexer) add(row uint32, found *parts) {
 	for _, id := range found.terms {
-		x.termRows.add(id, row)
+		x.indexerMemory.termRows.add(id, row)
 	}
 	for _, id := range found.variants {
-		x.variantRows.add(id, row)
+		x.indexerMemory.variantRows.add(id, row)
 	}
 }
 
@@ -34,18 +34,15 @@ func (x *indexer) remove(row uint32, found *parts) {
 	}
 }
 
-// replace changes the parts by which a row is found. It calls changed with each term that the row
-// gets or loses.
-func (x *indexer) replace(row uint32, before, now *parts, changed func(term uint32)) {
+// replace changes the parts by which a row is found.
+func (x *indexer) replace(row uint32, before, now *parts) {
 	removed, added := difference(before.terms, now.terms)
 	// One value of a property makes room for the next one, so the old terms are removed first.
 	for _, id := range removed {
-		changed(id)
 		x.removeFromTerm(id, row)
 	}
 	for _, id := range added {
-		changed(id)
-		x.terms.edit(x.id, id).postings.add(x.id, row)
+		x.dictionaryWriter.dictionary.terms.edit(x.dictionaryWriter.id, id).postings.add(x.dictionaryWriter.id, row)
 		x.setTimes(id, row)
 	}
 	removed, added = difference(before.variants, now.variants)
@@ -53,78 +50,59 @@ func (x *indexer) replace(row uint32, before, now *parts, changed func(term uint
 		x.removeFromVariant(id, row)
 	}
 	for _, id := range added {
-		x.variant(id).add(x.id, row)
+		x.variant(id).add(x.dictionaryWriter.id, row)
 	}
 }
 
 func (x *indexer) removeFromTerm(id, row uint32) {
 	x.clearTime(id, row)
-	e := x.terms.edit(x.id, id)
-	if e.postings.remove(x.id, row); e.postings.empty() {
-		x.emptied = append(x.emptied, id)
+	e := x.dictionaryWriter.dictionary.terms.edit(x.dictionaryWriter.id, id)
+	if e.postings.remove(x.dictionaryWriter.id, row); e.postings.empty() {
+		x.dictionaryWriter.emptied = append(x.dictionaryWriter.emptied, id)
 	}
 }
 
 func (x *indexer) removeFromVariant(id, row uint32) {
 	set := x.variant(id)
-	if set.remove(x.id, row); set.empty() {
-		x.emptyProperties = append(x.emptyProperties, id/uint32(variantIDs))
+	if set.remove(x.dictionaryWriter.id, row); set.empty() {
+		x.dictionaryWriter.emptyProperties = append(x.dictionaryWriter.emptyProperties, id/uint32(variantCount))
 	}
 }
 
 // A variant is identified by the number of the property and the number of the variant, combined in
 // one number.
-const (
-	emptyVariant = variantCount
-	variantIDs   = variantCount + 1
-)
-
 func variantOf(propertyID uint32, variant int) uint32 {
-	return propertyID*uint32(variantIDs) + uint32(variant)
+	return propertyID*uint32(variantCount) + uint32(variant)
 }
 
 // variant returns the postings of a variant.
 func (x *indexer) variant(id uint32) *postings {
-	p := x.editProperty(id / uint32(variantIDs))
-	if variant := int(id % uint32(variantIDs)); variant != emptyVariant {
-		return &p.variants[variant]
-	}
-	return &p.empties
+	return &x.dictionaryWriter.editProperty(id / uint32(variantCount)).variants[id%uint32(variantCount)]
 }
 
 // flush adds the pending rows.
 func (x *indexer) flush() {
-	x.termRows.flush(func(id uint32, rows []uint32) {
-		x.terms.edit(x.id, id).postings.addMany(x.id, rows)
+	x.indexerMemory.termRows.flush(func(id uint32, rows []uint32) {
+		x.dictionaryWriter.dictionary.terms.edit(x.dictionaryWriter.id, id).postings.addMany(x.dictionaryWriter.id, rows)
 		x.setTimes(id, rows...)
 	})
-	x.variantRows.flush(func(id uint32, rows []uint32) { x.variant(id).addMany(x.id, rows) })
+	x.indexerMemory.variantRows.flush(func(id uint32, rows []uint32) { x.variant(id).addMany(x.dictionaryWriter.id, rows) })
 }
 
 // setTimes stores the time of a term for rows, if the term is a time that is stored by row.
 func (x *indexer) setTimes(number uint32, rows ...uint32) {
-	e := x.terms.at(number)
-	if !e.info().canonical() {
-		return
-	}
-	f := x.fields.get(e.info().field())
-	if f.kind != query.String {
-		return
-	}
-	at, _ := query.ParseTime(e.text)
-	p := x.editProperty(f.property)
-	for _, row := range rows {
-		*p.times.edit(x.id, row) = timeValue(at)
+	if e := x.dictionaryWriter.dictionary.terms.at(number); x.dictionaryWriter.dictionary.storedByRow(e) {
+		at, _ := query.ParseTime(e.text)
+		p := x.dictionaryWriter.editProperty(x.dictionaryWriter.dictionary.fields.get(e.info().field()).property)
+		for _, row := range rows {
+			*p.times.edit(x.dictionaryWriter.id, row) = timeValue(at)
+		}
 	}
 }
 
 // clearTime removes the time of a row.
 func (x *indexer) clearTime(number, row uint32) {
-	info := x.terms.at(number).info()
-	if !info.canonical() {
-		return
-	}
-	if f := x.fields.get(info.field()); f.kind == query.String {
-		*x.editProperty(f.property).times.edit(x.id, row) = 0
+	if e := x.dictionaryWriter.dictionary.terms.at(number); x.dictionaryWriter.dictionary.storedByRow(e) {
+		*x.dictionaryWriter.editProperty(x.dictionaryWriter.dictionary.fields.get(e.info().field()).property).times.edit(x.dictionaryWriter.id, row) = 0
 	}
 }

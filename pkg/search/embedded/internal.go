@@ -27,7 +27,7 @@ func withInternal(properties, internal query.Properties) query.Properties {
 		p.Name = internalName(p.Name)
 		all = append(all, p)
 	}
-	return append(normalized(all), properties...)
+	return append(all, properties...)
 }
 
 // splitInternal is the reverse of withInternal.

@@ -4,7 +4,8 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"open-cluster-management.io/hub-apiserver/pkg/search"
+	"github.com/go-json-experiment/json/jsontext"
+
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
@@ -22,20 +23,14 @@ func isPlain(text string) bool {
 	return ascii || utf8.ValidString(text)
 }
 
-// quoted returns a text as a JSON string.
-func quoted(text string) string {
-	if isPlain(text) {
-		return `"` + text + `"`
-	}
-	return string(appendQuoted(nil, text))
-}
-
 // appendQuoted appends a text as a JSON string in the form of package query.
 func appendQuoted(dst []byte, text string) []byte {
-	const before, after = `{"":`, `}`
-	object := query.Properties{{Type: query.String, Leaves: []query.Leaf{{Type: query.String, Text: text}}}}.AppendJSON(nil)
-	return append(dst, object[len(before):len(object)-len(after)]...)
+	dst, _ = jsontext.AppendQuote(dst, text)
+	return dst
 }
+
+// jsonKey returns a name as a JSON string with a colon.
+func jsonKey(name string) string { return string(append(appendQuoted(nil, name), ':')) }
 
 // object contains the properties of a row in a state.
 type object struct {
@@ -45,6 +40,12 @@ type object struct {
 
 // AppendJSON implements search.Object.
 func (o *object) AppendJSON(dst []byte) []byte { return o.state.appendJSON(dst, o.data) }
+
+// opening and closing are the brackets of maps and lists.
+var (
+	opening = [...]string{query.Map: "{", query.List: "["}
+	closing = [...]string{query.Map: "}", query.List: "]"}
+)
 
 // appendJSON appends the properties of a row as a JSON object.
 func (s *state) appendJSON(dst []byte, data string) []byte {
@@ -57,16 +58,10 @@ func (s *state) appendJSON(dst []byte, data string) []byte {
 		f := *s.fields.at(t.info().field())
 		if f.property != last {
 			if last != ^uint32(0) {
-				dst = append(closed(dst, open), ',')
+				dst = append(append(dst, closing[open]...), ',')
 			}
 			last, open = f.property, f.kind
-			dst = append(dst, (*s.properties.at(last)).json...)
-			switch open {
-			case query.Map:
-				dst = append(dst, '{')
-			case query.List:
-				dst = append(dst, '[')
-			}
+			dst = append(append(dst, (*s.properties.at(last)).json...), opening[open]...)
 		} else {
 			dst = append(dst, ',')
 		}
@@ -78,82 +73,7 @@ func (s *state) appendJSON(dst []byte, data string) []byte {
 		}
 		dst = appendLeaf(dst, t)
 	}
-	return append(closed(dst, open), '}')
-}
-
-// AppendTexts returns the same as search.AppendTexts for the JSON of the object.
-func (o *object) AppendTexts(dst []byte) []byte { return o.state.appendTexts(dst, o.data) }
-
-// appendTexts appends the properties of a row as an object of texts.
-func (s *state) appendTexts(dst []byte, data string) []byte {
-	var few [256]byte
-	// list is the JSON of the list that is read, because its elements are sorted at the end.
-	list := few[:0]
-	dst = append(dst, '{')
-	last, open, reserved := ^uint32(0), query.String, false
-	for at := s.internalEnd(data); at < len(data); {
-		var number uint32
-		number, at = uvarint(data, at)
-		t := s.terms.at(number)
-		f := *s.fields.at(t.info().field())
-		if f.property != last {
-			dst = closedText(dst, open, list)
-			p := *s.properties.at(f.property)
-			last, reserved = f.property, p.reserved
-			if open = query.String; reserved {
-				continue
-			}
-			if dst[len(dst)-1] != '{' {
-				dst = append(dst, ',')
-			}
-			dst = append(dst, p.json...)
-			switch open = f.kind; open {
-			case query.Map:
-				dst = append(dst, '"')
-			case query.List:
-				list = append(list[:0], '[')
-			}
-		} else if reserved {
-			continue
-		} else if open == query.Map {
-			dst = append(dst, search.TextSeparator...)
-		} else {
-			list = append(list, ',')
-		}
-		if t.info().empty() {
-			continue
-		}
-		switch open {
-		case query.Map:
-			dst = append(append(dst, f.keyJSON[1:len(f.keyJSON)-2]...), '=')
-			if t.info().plain() {
-				dst = append(dst, t.text...)
-			} else {
-				dst = search.AppendInnerText(dst, appendLeaf(few[:0], t))
-			}
-		case query.List:
-			list = appendLeaf(list, t)
-		default:
-			if t.info().plain() || t.info().leaf() != query.String {
-				dst = append(append(append(dst, '"'), t.text...), '"')
-			} else {
-				dst = appendQuoted(dst, t.text)
-			}
-		}
-	}
-	return append(closedText(dst, open, list), '}')
-}
-
-// closedText appends the end of the text of a property.
-func closedText(dst []byte, kind query.Type, list []byte) []byte {
-	switch kind {
-	case query.Map:
-		return append(dst, '"')
-	case query.List:
-		return search.AppendListText(dst, append(list, ']'))
-	default:
-		return dst
-	}
+	return append(append(dst, closing[open]...), '}')
 }
 
 // appendLeaf appends a value in JSON.
@@ -165,18 +85,6 @@ func appendLeaf(dst []byte, t *term) []byte {
 		return appendQuoted(dst, t.text)
 	default:
 		return append(dst, t.text...)
-	}
-}
-
-// closed appends the end of the JSON of a property.
-func closed(dst []byte, kind query.Type) []byte {
-	switch kind {
-	case query.Map:
-		return append(dst, '}')
-	case query.List:
-		return append(dst, ']')
-	default:
-		return dst
 	}
 }
 
@@ -200,15 +108,12 @@ func (s *state) decodeInto(memory *decodedMemory, data string) query.Properties 
 	leaves := slices.Grow(memory.leaves[:0], count)
 	properties := slices.Grow(memory.properties[:0], count)
 	memory.leaves, memory.properties = leaves, properties
-	last := ^uint32(0)
-	for at := uidEnd(data); at < len(data); {
-		var number uint32
-		number, at = uvarint(data, at)
-		t := s.terms.at(number)
+	last, first := ^uint32(0), 0
+	for _, t := range s.termsOf(data) {
 		f := s.fields.get(t.info().field())
 		if f.property != last {
-			last = f.property
-			p := query.Property{Name: s.properties.get(last).name, Type: f.kind, Leaves: leaves[len(leaves):]}
+			last, first = f.property, len(leaves)
+			p := query.Property{Name: s.properties.get(last).name, Type: f.kind}
 			if f.kind < query.Map {
 				p.Type = t.info().leaf()
 			}
@@ -218,12 +123,7 @@ func (s *state) decodeInto(memory *decodedMemory, data string) query.Properties 
 			continue
 		}
 		leaves = append(leaves, query.Leaf{Key: f.key, Type: t.info().leaf(), Text: t.text})
-		p := &properties[len(properties)-1]
-		p.Leaves = p.Leaves[:len(p.Leaves)+1]
-	}
-	for i := range properties {
-		p := &properties[i]
-		p.Leaves = p.Leaves[:len(p.Leaves):len(p.Leaves)]
+		properties[len(properties)-1].Leaves = leaves[first:len(leaves):len(leaves)]
 	}
 	return properties
 }

@@ -1,65 +1,79 @@
 package embedded
 
 import (
-	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/RoaringBitmap/roaring/v2"
 
+	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// keyword is a keyword of a query, with its rows if they are cached.
-type keyword struct {
-	text string
-	kept *roaring.Bitmap
+const (
+	// keywordsLimit bounds the number of kept keywords, which take at most one bit for each row. cachedText bounds
+	// their length, because callers choose them.
+	keywordsLimit = 128
+	cachedText    = 1024
+)
+
+// requestKeyword is a keyword for which a search of a request has paid, so that the others do not pay again. The console
+// searches for a keyword several times in a request, each time with another kind. version is that of the rows which the
+// index has found, or 0 if they are not known.
+type requestKeyword struct {
+	budget         *search.Budget
+	scope, version uint64
+	keyword        string
+}
+
+// kept returns the rows of a keyword in a version, and reports whether they were kept.
+func (r *reader) kept(keyword string, version uint64) (*roaring.Bitmap, bool) {
+	found, ok := r.keywords.Get(requestKeyword{r.budget, r.scopeID, version, keyword})
+	rows, _ := found.(*roaring.Bitmap)
+	return rows, ok
+}
+
+func (r *reader) keep(keyword string, version uint64, rows *roaring.Bitmap) {
+	if len(keyword) <= cachedText {
+		r.keywords.Add(requestKeyword{r.budget, r.scopeID, version, keyword}, rows)
+	}
 }
 
 // keyword returns a set of rows. Those of its rows that are within a given set are the rows of that
 // set that contain the keyword.
 func (r *reader) keyword(keyword string, within *roaring.Bitmap) (*roaring.Bitmap, error) {
-	cost := r.costOfIndex(keyword)
-	if r.costOfReadingAll(within, cost) < cost {
+	cost := r.costOfKeyword(keyword) - coarse(r.state.terms.len())*sharedTermCost
+	if r.costOfReading(within, cost) < cost {
 		return r.readForKeyword(keyword, within)
 	}
+	if rows, _ := r.kept(keyword, r.state.version); rows != nil {
+		return rows, nil
+	}
 	found := union{reader: r}
-	for _, c := range r.clusters {
+	for _, c := range r.state.clusters {
 		if query.ContainsFold(c.name, keyword) {
 			found.add(&c.rows)
 		}
 	}
-	if cost > frequentFrom {
-		need := cover{union: &found, rows: r.denseOf(within)}
-		missing := r.addFrequent(keyword, &need)
-		if missing == 0 {
-			return within, nil
-		}
-		if missing*readCost < cost {
-			if others := need.missing(); r.costOfReadingAll(others, cost) < cost {
-				others, err := r.readForKeyword(keyword, others)
-				found.add(&postings{many: &postingList{bitmap: others}})
-				return found.bitmap(), err
-			}
+	if len(keyword) < 3 {
+		others := r.withoutFrequent(keyword, within, &found)
+		if all := r.costOfKeyword(keyword); r.costOfReading(others, all) < all {
+			others, err := r.readForKeyword(keyword, others)
+			found.add(&postings{many: &postingList{bitmap: others}})
+			return found.bitmap(), err
 		}
 	}
-	own, isCluster := r.propertyNames[query.Cluster]
-	for _, id := range r.propertyNames {
-		p := r.properties.get(id)
-		if p.hidden || isCluster && id == own {
+	candidates := r.state.containing(keyword)
+	if cost += int(candidates.GetCardinality()) * costOfCandidate(keyword); r.costOfReading(within, cost) < cost {
+		return r.readForKeyword(keyword, within)
+	}
+	for _, id := range r.state.propertyNames {
+		p := r.state.properties.get(id)
+		if p.hidden || p.name == query.Cluster {
 			continue
 		}
-		for _, key := range p.keys {
-			if query.ContainsFold(r.fields.get(key).key, keyword) {
-				terms := 0
-				r.eachOf(key, func(t *term) {
-					found.add(&t.postings)
-					terms++
-				})
-				if err := r.work(terms * termCost); err != nil {
-					return nil, err
-				}
-			}
+		if err := r.addKeys(p, keyword, &found); err != nil {
+			return nil, err
 		}
 		if p.counts[orderTime>>4] > 0 && couldBeInTime(keyword) {
 			if p.timesByRow() && !spansT(keyword) && len(p.order) > 1 {
@@ -69,9 +83,11 @@ func (r *reader) keyword(keyword string, within *roaring.Bitmap) (*roaring.Bitma
 			}
 		}
 	}
-	r.addContaining(r.containing(keyword), keyword, &found)
+	if err := r.addContaining(candidates, keyword, &found); err != nil {
+		return nil, err
+	}
 	rows := found.bitmap()
-	r.keepRows(keyword, rows)
+	r.keep(keyword, r.state.version, rows)
 	return rows, nil
 }
 
@@ -79,62 +95,86 @@ func (r *reader) keyword(keyword string, within *roaring.Bitmap) (*roaring.Bitma
 // of them have most of the rows.
 const frequentTerms = 1 << 11
 
-// addFrequent adds the rows of frequent terms that contain a keyword until all needed rows are found, and
-// returns the number of those that are not.
-func (r *reader) addFrequent(keyword string, need *cover) int {
-	var sets []*postings
-	for _, id := range r.propertyNames {
-		p := r.properties.get(id)
-		if p.hidden || p.name == query.Cluster {
-			continue
-		}
-		if inEachTime(keyword) && p.timesByRow() {
-			sets = append(sets, &p.variants[variantTime])
-		}
-		if p.terms() > frequentTerms {
+// withoutFrequent adds the rows of frequent terms that contain a keyword to a union, the largest sets first, until it
+// contains all rows of a set. It returns the rows of the set that the union does not contain. Most rows contain a letter,
+// so the other terms need not be read.
+func (r *reader) withoutFrequent(keyword string, within *roaring.Bitmap, found *union) *roaring.Bitmap {
+	type frequent struct {
+		rows  *postings
+		count int
+	}
+	var sets []frequent
+	for _, id := range r.state.propertyNames {
+		p := r.state.properties.get(id)
+		if p.hidden || p.name == query.Cluster || p.terms() > frequentTerms {
 			continue
 		}
 		for at := (position{}); p.order.valid(at); at = p.order.next(at) {
-			t := r.terms.at(p.order.term(at))
-			if f := r.fields.get(t.info().field()); r.contains(t, keyword) || f.kind == query.Map && query.ContainsFold(f.key, keyword) {
-				sets = append(sets, &t.postings)
+			t := r.state.terms.at(p.order.term(at))
+			if f := r.state.fields.get(t.info().field()); r.state.contains(t, keyword) || f.kind == query.Map && query.ContainsFold(f.key, keyword) {
+				sets = append(sets, frequent{&t.postings, t.postings.count()})
 			}
 		}
 	}
-	counts := make(map[*postings]int, len(sets))
-	for _, set := range sets {
-		counts[set] = set.count()
-	}
-	slices.SortFunc(sets, func(a, b *postings) int { return counts[b] - counts[a] })
-	for _, set := range sets {
-		if need.complete() {
-			return 0
+	slices.SortFunc(sets, func(a, b frequent) int { return b.count - a.count })
+	missing, covered := r.denseOf(within), 0
+	found.begin()
+	for i := range sets {
+		for covered < len(missing) && missing[covered]&^found.rows[covered] == 0 {
+			covered++
 		}
-		need.union.add(set)
+		if covered == len(missing) {
+			break
+		}
+		found.add(sets[i].rows)
 	}
-	return need.count()
+	for i := range missing {
+		missing[i] &^= found.rows[i]
+	}
+	return roaring.FromDense(missing, false)
 }
 
-// inEachTime reports whether all times in their usual form contain a keyword.
-func inEachTime(keyword string) bool {
-	return len(keyword) == 1 && strings.ContainsAny(keyword, "tTzZ-:")
+// costOfCandidate returns the cost of adding the rows of a term if it contains a keyword.
+func costOfCandidate(keyword string) int {
+	if surely(keyword) {
+		return termCost / 4
+	}
+	return scanCost
+}
+
+// surely reports whether all terms that trigrams find for a keyword contain it.
+func surely(keyword string) bool { return len(keyword) <= 3 && exact(keyword) }
+
+// addKeys adds the rows with a key of a map that contains a keyword.
+func (r *reader) addKeys(p *property, keyword string, found *union) error {
+	for i, id := range p.keys {
+		if i%checkEvery == checkEvery-1 {
+			if err := r.pause(); err != nil {
+				return err
+			}
+		}
+		key := r.state.fields.get(id).key
+		if !query.ContainsFold(key, keyword) {
+			continue
+		}
+		section := r.state.ofKey(p, key)
+		for at := section.from; at.before(section.to); at = p.order.next(at) {
+			if t := r.state.terms.at(p.order.term(at)); section.matches(t) {
+				found.add(&t.postings)
+			}
+		}
+	}
+	return nil
 }
 
 // readForKeyword returns the given rows that contain a keyword. It reads their terms.
 func (r *reader) readForKeyword(keyword string, rows *roaring.Bitmap) (*roaring.Bitmap, error) {
 	found := roaring.New()
-	visited := 0
-	var err error
-	rows.Iterate(func(row uint32) bool {
-		if r.rowContains(row, keyword) {
+	return found, r.each(rows, func(row uint32) {
+		if r.state.rowContains(row, keyword) {
 			found.Add(row)
 		}
-		if visited++; visited%checkEvery == 0 {
-			err = r.pause()
-		}
-		return err == nil
 	})
-	return found, err
 }
 
 // rowContains reports whether a row contains a keyword.
@@ -143,10 +183,7 @@ func (s *state) rowContains(number uint32, keyword string) bool {
 	if query.ContainsFold(s.clusterOf(at).name, keyword) {
 		return true
 	}
-	for i := uidEnd(at.data); i < len(at.data); {
-		var number uint32
-		number, i = uvarint(at.data, i)
-		t := s.terms.at(number)
+	for _, t := range s.termsOf(at.data) {
 		f := s.fields.get(t.info().field())
 		if p := s.properties.get(f.property); p.hidden || p.name == query.Cluster || t.info().empty() {
 			continue
@@ -159,36 +196,19 @@ func (s *state) rowContains(number uint32, keyword string) bool {
 }
 
 // addContaining adds the rows of the candidate terms that contain a keyword.
-func (r *reader) addContaining(candidates *roaring.Bitmap, keyword string, found *union) {
-	if len(keyword) <= 3 && exact(keyword) {
-		var numbers [512]uint32
-		all := candidates.ManyIterator()
-		for n := all.NextMany(numbers[:]); n > 0; n = all.NextMany(numbers[:]) {
-			found.addTerms(numbers[:n])
+func (r *reader) addContaining(candidates *roaring.Bitmap, keyword string, found *union) error {
+	sure, visited := surely(keyword), 0
+	for terms := candidates.Iterator(); terms.HasNext(); {
+		if t := r.state.terms.at(terms.Next()); sure || r.state.contains(t, keyword) {
+			found.add(&t.postings)
 		}
-		return
-	}
-	// Texts are read ahead, so that the processor waits for their memory only once.
-	var numbers [64]uint32
-	var terms [64]term
-	var touched byte
-	all := candidates.ManyIterator()
-	for n := all.NextMany(numbers[:]); n > 0; n = all.NextMany(numbers[:]) {
-		for i, number := range numbers[:n] {
-			terms[i] = *r.terms.at(number)
-		}
-		for i := range terms[:n] {
-			if text := terms[i].text; text != "" {
-				touched ^= text[len(text)/2]
-			}
-		}
-		for i := range terms[:n] {
-			if r.contains(&terms[i], keyword) {
-				found.add(&terms[i].postings)
+		if visited++; visited%checkEvery == 0 {
+			if err := r.pause(); err != nil {
+				return err
 			}
 		}
 	}
-	runtime.KeepAlive(touched)
+	return nil
 }
 
 // contains reports whether a term contains a keyword, except if only the key of a map contains it.
@@ -218,7 +238,7 @@ func couldBeInTime(keyword string) bool {
 // timesContaining adds the times of a property that contain a keyword. Trigrams do not index times.
 func (r *reader) timesContaining(p *property, keyword string, found *union) {
 	for at := (position{}); p.order.valid(at); at = p.order.next(at) {
-		if t := r.terms.at(p.order.term(at)); t.info().canonical() && query.ContainsFold(t.text, keyword) {
+		if t := r.state.terms.at(p.order.term(at)); t.info().canonical() && query.ContainsFold(t.text, keyword) {
 			found.add(&t.postings)
 		}
 	}

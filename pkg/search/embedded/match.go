@@ -11,26 +11,116 @@ import (
 // matcher finds the terms of one property for which a comparison holds. It selects candidates by
 // their order or by trigrams, and evaluates the comparison only for these.
 type matcher struct {
-	*reader
+	reader     *reader
 	property   *property
 	comparison *query.Comparison
 	to         *union
 	// pairs is true if the comparison is with pairs of keys and values of maps, instead of keys.
 	pairs bool
+
+	// sections and found are the candidates. found contains terms of all properties. byRow is true if the comparison is
+	// with the times of all rows.
+	sections []section
+	found    *roaring.Bitmap
+	byRow    bool
 }
 
-// keys adds the rows with a key for which the comparison holds.
-func (m *matcher) keys() {
-	if exactText(m.property.name, m.comparison) {
-		m.eachOfKey(m.property, m.comparison.Parts[0], func(t *term) { m.to.add(&t.postings) })
-		return
+// section is a part of the ordered terms of the property. matches reports whether the comparison holds for a term. It is
+// nil if the comparison holds for all of them.
+type section struct {
+	from, to position
+	matches  func(t *term) bool
+}
+
+// match adds the rows of the terms of a property for which a comparison holds. It returns false, and adds nothing, if
+// reading the scope costs less.
+func (r *reader) match(p *property, c comparisonTo) (bool, error) {
+	m := matcher{reader: r, property: p, comparison: c.Comparison, to: c.to, pairs: strings.Contains(c.Text, "=")}
+	if !m.pairs && len(p.keys) > 0 {
+		if !exactText(p.name, c.Comparison) && !m.worth(len(p.keys)*m.costOfTerm()) {
+			return false, nil
+		}
+		m.findKeys()
 	}
-	for _, id := range m.property.keys {
-		f := m.fields.get(id)
-		if m.comparison.MatchesLeaf(m.property.name, query.Map, query.Leaf{Key: f.key}, m.now) {
-			m.eachOf(id, func(t *term) { m.to.add(&t.postings) })
+	switch c.Op {
+	case query.Less, query.LessOrEqual, query.Greater, query.GreaterOrEqual:
+		m.findInOrder()
+	default:
+		m.findEqual()
+	}
+	if !m.worth(m.cost()) {
+		return false, nil
+	}
+	return true, m.visit()
+}
+
+// worth reports whether a cost is not more than that of reading the scope.
+func (m *matcher) worth(cost int) bool { return m.reader.costOfReading(m.reader.scope, cost) == cost }
+
+// costOfTerm is the cost of comparing a term.
+func (m *matcher) costOfTerm() int {
+	if len(m.property.keys) > 0 {
+		return pairCost + partCost*len(m.comparison.Parts)
+	}
+	return scanCost + partCost*len(m.comparison.Parts)
+}
+
+// cost returns the cost of visiting the candidates.
+func (m *matcher) cost() int {
+	cost := 0
+	for i := range m.sections {
+		terms := m.property.order.between(m.sections[i].from, m.sections[i].to)
+		if m.sections[i].matches == nil {
+			cost += terms * termCost
+		} else {
+			cost += terms * m.costOfTerm()
 		}
 	}
+	if m.found != nil {
+		cost += int(m.found.GetCardinality()) * m.costOfTerm()
+	}
+	if m.byRow {
+		cost += m.reader.state.rows.len() * 2
+	}
+	return cost
+}
+
+// visit adds the rows of the candidates for which the comparison holds.
+func (m *matcher) visit() error {
+	visited := 0
+	add := func(number uint32, matches func(t *term) bool) error {
+		if t := m.reader.state.terms.at(number); matches == nil || matches(t) {
+			m.to.add(&t.postings)
+		}
+		if visited++; visited%checkEvery == 0 {
+			return m.reader.pause()
+		}
+		return nil
+	}
+	for _, s := range m.sections {
+		for o, p := m.property.order, s.from; p.before(s.to); p = o.next(p) {
+			if err := add(o.term(p), s.matches); err != nil {
+				return err
+			}
+		}
+	}
+	if m.byRow {
+		first, last := timeRange(m.comparison, m.reader.now)
+		m.to.addTimes(m.property, func(value int64) bool { return first <= value && value <= last })
+	}
+	if m.found == nil {
+		return nil
+	}
+	own := m.reader.state.propertyNames[m.property.name]
+	ofProperty := func(t *term) bool {
+		return m.reader.state.fields.get(t.info().field()).property == own && !t.info().number() && m.matches(t)
+	}
+	for terms := m.found.Iterator(); terms.HasNext(); {
+		if err := add(terms.Next(), ofProperty); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // exactText reports whether a comparison on a property holds only for one text.
@@ -43,58 +133,46 @@ func foldsKind(property string, c *query.Comparison) bool {
 	return property == query.Kind && c.Text != "" && 'a' <= c.Text[0] && c.Text[0] <= 'z'
 }
 
-// eachOf executes call for the terms of one field of a map.
-func (s *state) eachOf(id uint32, call func(t *term)) {
-	f := s.fields.get(id)
-	s.eachOfKey(s.properties.get(f.property), f.key, call)
-}
-
-// eachOfKey executes call for the terms of a key of a map, if it exists.
-func (s *state) eachOfKey(property *property, key string, call func(t *term)) {
-	o := property.order
-	prefix := key + "="
-	for p := s.seek(o, orderedKey{key: key, pair: true}); o.valid(p); p = o.next(p) {
-		t := s.terms.at(o.term(p))
-		if f := s.fields.get(t.info().field()); f.kind == query.Map && f.key == key {
-			call(t)
-		} else if !strings.HasPrefix(s.shown(t), prefix) {
-			return
-		}
-	}
-}
-
-// verify adds a term if the comparison holds for it.
-func (m *matcher) verify(t *term) {
-	f := m.fields.get(t.info().field())
-	if f.kind == query.Map && !m.pairs {
+// findKeys finds the terms of maps with a key for which the comparison holds.
+func (m *matcher) findKeys() {
+	if exactText(m.property.name, m.comparison) {
+		m.sections = append(m.sections, m.reader.state.ofKey(m.property, m.comparison.Parts[0]))
 		return
 	}
-	if m.comparison.MatchesLeaf(m.property.name, f.kind, query.Leaf{Key: f.key, Type: t.info().leaf(), Text: t.text}, m.now) {
-		m.to.add(&t.postings)
-	}
-}
-
-// verifyFrom verifies the terms between two positions.
-func (m *matcher) verifyFrom(p, end position) {
-	for o := m.property.order; p.before(end); p = o.next(p) {
-		m.verify(m.terms.at(o.term(p)))
-	}
-}
-
-// addFrom adds the terms between two positions, which all match.
-func (m *matcher) addFrom(p, end position) {
-	for o := m.property.order; p.before(end); p = (position{chunk: p.chunk + 1}) {
-		terms := o[p.chunk]
-		if end.chunk == p.chunk {
-			terms = terms[:end.at]
+	for _, id := range m.property.keys {
+		key := m.reader.state.fields.get(id).key
+		if m.comparison.MatchesLeaf(m.property.name, query.Map, query.Leaf{Key: key}, m.reader.now) {
+			m.sections = append(m.sections, m.reader.state.ofKey(m.property, key))
 		}
-		m.to.addTerms(terms[p.at:])
 	}
+}
+
+// ofKey returns the section of the terms with a key of a map.
+func (s *state) ofKey(p *property, key string) section {
+	after, _ := successor(key + "=")
+	return section{from: s.seek(p.order, orderedKey{key: key, pair: true}), to: s.seek(p.order, textKey(after)), matches: func(t *term) bool {
+		f := s.fields.get(t.info().field())
+		return f.kind == query.Map && f.key == key
+	}}
+}
+
+// matches reports whether the comparison holds for a term.
+func (m *matcher) matches(t *term) bool {
+	f := m.reader.state.fields.get(t.info().field())
+	if f.kind == query.Map && !m.pairs {
+		return false
+	}
+	return m.comparison.MatchesLeaf(m.property.name, f.kind, query.Leaf{Key: f.key, Type: t.info().leaf(), Text: t.text}, m.reader.now)
+}
+
+// find adds a section whose terms are compared.
+func (m *matcher) find(from, to position) {
+	m.sections = append(m.sections, section{from: from, to: to, matches: m.matches})
 }
 
 // firstText returns the position after the numbers.
 func (m *matcher) firstText() position {
-	return m.property.order.search(func(number uint32) bool { return !m.terms.at(number).info().number() })
+	return m.property.order.search(func(number uint32) bool { return !m.reader.state.terms.at(number).info().number() })
 }
 
 // onlyTimes reports whether all terms except numbers are times whose order by bytes is their order
@@ -104,144 +182,108 @@ func (m *matcher) onlyTimes() bool {
 	return counts[orderTime>>4] > 0 && counts[orderText>>4] == 0 && counts[orderOdd>>4] == 0
 }
 
-// holds reports whether the comparison holds for a term that does not belong to a map.
-func (m *matcher) holds(number uint32) bool {
-	t := m.terms.at(number)
-	return m.comparison.MatchesLeaf(m.property.name, query.String, query.Leaf{Text: t.text}, m.now)
-}
-
-// addRun adds the terms of a section for which the comparison holds. The section contains the
-// numbers, or all other terms. The matching terms must be at the start or at the end of the
-// section.
-func (m *matcher) addRun(numbers bool) {
-	o := m.property.order
-	first, end := position{}, m.firstText()
-	if !numbers {
-		first, end = end, o.end()
-	}
-	if !first.before(end) {
+// findRun finds the terms for which the comparison holds between two positions, which must be at the start or at the end.
+func (m *matcher) findRun(from, to position) {
+	if !from.before(to) {
 		return
 	}
-	beginning := m.holds(o.term(first))
+	holds := func(number uint32) bool {
+		return m.comparison.MatchesLeaf(m.property.name, query.String, query.Leaf{Text: m.reader.state.terms.at(number).text}, m.reader.now)
+	}
+	o := m.property.order
+	beginning := holds(o.term(from))
+	numbers := m.reader.state.terms.at(o.term(from)).info().number()
 	turn := o.search(func(number uint32) bool {
-		isNumber := m.terms.at(number).info().number()
-		if numbers {
-			return !isNumber || m.holds(number) != beginning
+		if isNumber := m.reader.state.terms.at(number).info().number(); isNumber != numbers {
+			return numbers
 		}
-		return !isNumber && m.holds(number) != beginning
+		return holds(number) != beginning
 	})
 	if beginning {
-		m.addFrom(first, turn)
+		m.sections = append(m.sections, section{from: from, to: turn})
 	} else {
-		m.addFrom(turn, end)
+		m.sections = append(m.sections, section{from: turn, to: to})
 	}
 }
 
-// inOrder adds the terms for which <, <=, > or >= holds.
-func (m *matcher) inOrder() {
-	c := m.comparison
-	texts := m.firstText()
-	switch {
+// findInOrder finds the terms for which <, <=, > or >= holds.
+func (m *matcher) findInOrder() {
+	texts, end := m.firstText(), m.property.order.end()
+	switch c := m.comparison; {
 	case c.Number != nil:
-		m.addRun(true)
+		m.findRun(position{}, texts)
 	case c.Time != nil || c.Age > 0:
-		m.times()
+		m.findTimes()
 	case len(m.property.keys) > 0:
-		m.verifyFrom(position{}, m.property.order.end())
+		m.find(position{}, end)
 	default:
-		m.verifyFrom(position{}, texts)
-		m.addRun(false)
+		m.find(position{}, texts)
+		m.findRun(texts, end)
 	}
 }
 
-// times adds the times before or after another time.
-func (m *matcher) times() {
+// findTimes finds the times before or after another time.
+func (m *matcher) findTimes() {
 	texts, end := m.firstText(), m.property.order.end()
 	switch {
 	case !m.onlyTimes():
-		m.verifyFrom(texts, end)
+		m.find(texts, end)
 	case m.property.timesByRow() && end.chunk > 1:
-		first, last := timeRange(m.comparison, m.now)
-		m.to.addTimes(m.property, func(value int64) bool { return first <= value && value <= last })
+		m.byRow = true
 	default:
-		m.addRun(false)
+		m.findRun(texts, end)
 	}
 }
 
-// equal adds the terms for which the comparison holds as Equal.
-func (m *matcher) equal() {
-	c := m.comparison
-	o := m.property.order
+// findEqual finds the terms for which the comparison holds as Equal.
+func (m *matcher) findEqual() {
+	c, o := m.comparison, m.property.order
 	switch {
 	case len(c.Parts) == 0:
 	case foldsKind(m.property.name, c):
-		m.verifyFrom(position{}, o.end())
+		m.find(position{}, o.end())
 	case c.Age > 0:
-		m.times()
+		m.findTimes()
 	case c.Number != nil:
-		p := m.seek(o, orderedKey{number: true, value: *c.Number})
-		for ; o.valid(p) && m.holdsNumber(o.term(p)); p = o.next(p) {
-			m.to.add(&m.terms.at(o.term(p)).postings)
-		}
+		m.find(m.reader.state.seek(o, orderedKey{number: true, value: *c.Number}), o.search(func(number uint32) bool {
+			k := m.reader.state.orderedKey(m.reader.state.terms.at(number))
+			return !k.number || k.value > *c.Number
+		}))
 	case !c.Wildcard():
-		for p := m.seek(o, textKey(c.Parts[0])); o.valid(p); p = o.next(p) {
-			if t := m.terms.at(o.term(p)); !m.isText(t, c.Parts[0]) {
-				return
-			} else {
-				m.verify(t)
-			}
-		}
+		text := textKey(c.Parts[0])
+		m.find(m.reader.state.seek(o, text), o.search(func(number uint32) bool {
+			k := m.reader.state.orderedKey(m.reader.state.terms.at(number))
+			return compareKeys(&k, &text) > 0
+		}))
 	default:
-		m.pattern()
+		m.findPattern()
 	}
 }
 
-// isText reports whether completions show a given text for a term.
-func (m *matcher) isText(t *term, text string) bool {
-	f := m.fields.get(t.info().field())
-	if f.kind != query.Map {
-		return t.text == text
-	}
-	return len(text) == len(f.key)+1+len(t.text) && text[:len(f.key)] == f.key && text[len(f.key)] == '=' && text[len(f.key)+1:] == t.text
-}
-
-func (m *matcher) holdsNumber(number uint32) bool {
-	return m.terms.at(number).info().number() && m.holds(number)
-}
-
-// pattern adds the terms that match a pattern.
-func (m *matcher) pattern() {
-	c := m.comparison
-	o := m.property.order
+// findPattern finds the terms that may match a pattern.
+func (m *matcher) findPattern() {
+	c, o := m.comparison, m.property.order
 	texts := m.firstText()
-	m.verifyFrom(position{}, texts)
-	if first := c.Parts[0]; first != "" {
-		if after, ok := successor(first); ok && len(c.Parts) == 2 && c.Parts[1] == "" && len(m.property.keys) == 0 {
-			m.addFrom(m.seek(o, textKey(first)), m.seek(o, textKey(after)))
-			return
+	m.find(position{}, texts)
+	first := c.Parts[0]
+	longest, indexed := patternPiece(m.property, c)
+	switch {
+	case first != "":
+		from, to := m.reader.state.seek(o, textKey(first)), o.end()
+		after, ok := successor(first)
+		if ok {
+			to = m.reader.state.seek(o, textKey(after))
 		}
-		p := m.seek(o, textKey(first))
-		for ; o.valid(p); p = o.next(p) {
-			t := m.terms.at(o.term(p))
-			if !m.hasPrefix(t, first) {
-				return
-			}
-			m.verify(t)
+		if ok && len(c.Parts) == 2 && c.Parts[1] == "" && len(m.property.keys) == 0 {
+			m.sections = append(m.sections, section{from: from, to: to})
+		} else {
+			m.find(from, to)
 		}
-		return
+	case indexed:
+		m.found = m.reader.state.containing(longest)
+	default:
+		m.find(texts, o.end())
 	}
-	if found := m.patternCandidates(); found != nil {
-		own := m.propertyNames[m.property.name]
-		found.Iterate(func(number uint32) bool {
-			t := m.terms.at(number)
-			if m.fields.get(t.info().field()).property == own && !t.info().number() {
-				m.verify(t)
-			}
-			return true
-		})
-		return
-	}
-	m.verifyFrom(texts, o.end())
 }
 
 // successor returns the first text after all texts that begin with a prefix.
@@ -251,23 +293,6 @@ func successor(prefix string) (string, bool) {
 		return "", false
 	}
 	return prefix[:last] + string([]byte{prefix[last] + 1}), true
-}
-
-func (m *matcher) hasPrefix(t *term, prefix string) bool {
-	f := m.fields.get(t.info().field())
-	if f.kind != query.Map {
-		return strings.HasPrefix(t.text, prefix)
-	}
-	return strings.HasPrefix(m.shown(t), prefix)
-}
-
-// patternCandidates returns the terms that may match according to trigrams, or nil if trigrams do
-// not apply.
-func (m *matcher) patternCandidates() *roaring.Bitmap {
-	if longest, indexed := patternPiece(m.property, m.comparison); indexed {
-		return m.containing(longest)
-	}
-	return nil
 }
 
 // patternPiece returns the part of a pattern to look up by trigrams, or false if trigrams do not

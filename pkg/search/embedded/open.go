@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+	"k8s.io/utils/lru"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 )
@@ -33,15 +34,12 @@ type Data struct {
 func Begin(dir string, options Options) (*Data, error) {
 	registerMetrics()
 	e := &Engine{
-		logger: options.Logger, scopes: newScopes(), completions: newCompletions(), keywords: newKeywords(),
+		logger: options.Logger, scopes: newScopes(), keywords: lru.New(keywordsLimit),
 		queue: make(chan *job, maxQueue), closed: make(chan struct{}),
 		maxCost: options.MaxCost, caller: options.Caller, turns: newTurns(), answers: search.NewPool(search.PoolBytes),
 	}
 	if e.maxCost <= 0 {
 		e.maxCost = search.DefaultCost
-	}
-	if !options.noRankings {
-		e.rankings = newRankings(e)
 	}
 	if e.logger.GetSink() == nil {
 		e.logger = klog.Background()
@@ -76,9 +74,8 @@ func (d *Data) Load(ctx context.Context) (*Engine, error) {
 	if err := e.open(ctx, d.store); err != nil {
 		return nil, err
 	}
-	e.running.Add(3)
+	e.running.Add(2)
 	go e.write()
-	go e.forgetIdle()
 	go e.writeCheckpoints()
 	return e, nil
 }
@@ -94,8 +91,8 @@ func (e *Engine) open(ctx context.Context, s *store) error {
 		s.abandon()
 		return err
 	}
-	if t.visible > 0 {
-		e.logger.Info("Loaded the search data", "resources", t.visible, "clusters", len(t.clusters), "indexed", indexed, "duration", time.Since(start))
+	if t.state.visible > 0 {
+		e.logger.Info("Loaded the search data", "resources", t.state.visible, "clusters", len(t.state.clusters), "indexed", indexed, "duration", time.Since(start))
 	}
 	current := t.state
 	e.store, e.writer, e.indexed = s, t.writer, indexed
@@ -111,13 +108,13 @@ func (e *Engine) distrust(s *store, t *transaction) error {
 	if s.trusted {
 		return nil
 	}
-	t.version = max(t.version+lostVersions, uint64(time.Now().UnixMicro()))
-	for id := range t.clusters {
+	t.state.version = max(t.state.version+lostVersions, uint64(time.Now().UnixMicro()))
+	for id := range t.state.clusters {
 		t.editCluster(uint32(id)).incomplete = true
 		t.journal.stored.cluster(uint32(id))
 	}
-	if len(t.clusters) > 0 {
-		e.logger.Info("A crash of the machine may have lost reports; every cluster must report all its resources again", "clusters", len(t.clusters))
+	if len(t.state.clusters) > 0 {
+		e.logger.Info("A crash of the machine may have lost reports; every cluster must report all its resources again", "clusters", len(t.state.clusters))
 	}
 	if err := s.write(t); err != nil {
 		return fmt.Errorf("write the search data: %w", err)
@@ -144,10 +141,7 @@ func loadAll(ctx context.Context, s *store) (*transaction, int, error) {
 		return nil, 0, err
 	}
 	t.finish()
-	if len(from.files) == 0 {
-		t.compact()
-	}
-	t.moved, t.touched, t.journal.stored = nil, nil, storedChanges{}
-	t.firstMoved, t.firstTouched = 0, 0
+	t.state.moved, t.journal.stored = nil, storedChanges{}
+	t.state.firstMoved, t.state.changes = 0, 0
 	return t, indexed, nil
 }

@@ -2,7 +2,6 @@ package embedded
 
 import (
 	"cmp"
-	"encoding/binary"
 	"slices"
 	"sort"
 	"strings"
@@ -121,6 +120,21 @@ func (p position) before(q position) bool {
 	return p.chunk < q.chunk || p.chunk == q.chunk && p.at < q.at
 }
 
+// between returns the number of terms between two positions.
+func (o ordered) between(p, q position) int {
+	if !p.before(q) {
+		return 0
+	}
+	if p.chunk == q.chunk {
+		return q.at - p.at
+	}
+	n := len(o[p.chunk]) - p.at + q.at
+	for chunk := p.chunk + 1; chunk < q.chunk; chunk++ {
+		n += len(o[chunk])
+	}
+	return n
+}
+
 // search returns the first position for which reached is true. reached must be true for all
 // following positions.
 func (o ordered) search(reached func(number uint32) bool) position {
@@ -159,37 +173,62 @@ func (d *dictionary) beforePart(o ordered, part int, terms []uint32) int {
 
 // insert adds terms that are not in the list.
 func (d *dictionary) insert(o ordered, added []uint32) ordered {
-	d.sortTerms(added)
-	result := make(ordered, 0, len(o)+2*len(added)/chunkLimit+1)
 	if len(o) == 0 {
-		return appendChunk(result, added)
+		d.sortTerms(added)
+		return appendChunk(nil, added)
 	}
+	return d.edit(o, added, func(chunk, added []uint32) []uint32 {
+		result := make([]uint32, 0, len(chunk)+len(added))
+		for _, number := range added {
+			at := sort.Search(len(chunk), func(i int) bool { return d.compareTerms(chunk[i], number) > 0 })
+			result = append(append(result, chunk[:at]...), number)
+			chunk = chunk[at:]
+		}
+		return append(result, chunk...)
+	})
+}
+
+// without removes terms that are in the list.
+func (d *dictionary) without(o ordered, removed []uint32) ordered {
+	return d.edit(o, removed, func(chunk, removed []uint32) []uint32 {
+		result := make([]uint32, 0, len(chunk))
+		for _, number := range chunk {
+			if len(removed) > 0 && removed[0] == number {
+				removed = removed[1:]
+			} else {
+				result = append(result, number)
+			}
+		}
+		return slices.Clip(result)
+	})
+}
+
+// edit replaces the chunks to which terms belong. It calls change with each of them and its terms in order.
+func (d *dictionary) edit(o ordered, terms []uint32, change func(chunk, terms []uint32) []uint32) ordered {
+	d.sortTerms(terms)
+	result := make(ordered, 0, len(o)+2*len(terms)/chunkLimit+1)
 	done := 0
-	for len(added) > 0 {
-		part := d.partOf(o, done, added[0])
-		take := d.beforePart(o, part, added)
+	for len(terms) > 0 && done < len(o) {
+		part := d.partOf(o, done, terms[0])
+		take := d.beforePart(o, part, terms)
 		result = append(result, o[done:part]...)
-		done = part + 1
-		result = appendChunk(result, d.merged(o[part], added[:take]))
-		added = added[take:]
+		result = appendChunk(result, change(o[part], terms[:take]))
+		terms, done = terms[take:], part+1
 	}
 	return append(result, o[done:]...)
 }
 
-// merged returns a chunk with additional terms. The terms must be in order.
-func (d *dictionary) merged(chunk, added []uint32) []uint32 {
-	result := make([]uint32, 0, len(chunk)+len(added))
-	for _, number := range added {
-		at := sort.Search(len(chunk), func(i int) bool { return d.compareTerms(chunk[i], number) > 0 })
-		result = append(append(result, chunk[:at]...), number)
-		chunk = chunk[at:]
-	}
-	return append(result, chunk...)
-}
-
-// appendChunk appends a chunk. It splits a chunk that is too large, and leaves room for more terms.
+// appendChunk appends a chunk. It splits a chunk that is too large, and leaves room for more terms. A small one is
+// joined with the previous one.
 func appendChunk(o ordered, terms []uint32) ordered {
-	if len(terms) <= chunkLimit {
+	last := len(o) - 1
+	switch {
+	case len(terms) == 0:
+		return o
+	case last >= 0 && len(o[last])+len(terms) < chunkLimit/4:
+		o[last] = slices.Concat(o[last], terms)
+		return o
+	case len(terms) <= chunkLimit:
 		return append(o, terms)
 	}
 	for part := range slices.Chunk(terms, chunkLimit*3/4) {
@@ -198,114 +237,28 @@ func appendChunk(o ordered, terms []uint32) ordered {
 	return o
 }
 
-// without removes terms that are in the list.
-func (d *dictionary) without(o ordered, removed []uint32) ordered {
-	d.sortTerms(removed)
-	result := make(ordered, 0, len(o))
-	done := 0
-	for len(removed) > 0 && done < len(o) {
-		part := d.partOf(o, done, removed[0])
-		take := d.beforePart(o, part, removed)
-		result = append(result, o[done:part]...)
-		done = part + 1
-		rest := make([]uint32, 0, len(o[part]))
-		for _, number := range o[part] {
-			if take > 0 && removed[0] == number {
-				removed, take = removed[1:], take-1
-			} else {
-				rest = append(rest, number)
-			}
-		}
-		removed = removed[take:]
-		if last := len(result) - 1; last >= 0 && len(rest) > 0 && len(result[last])+len(rest) < chunkLimit/4 {
-			result[last] = slices.Concat(result[last], rest)
-		} else if len(rest) > 0 {
-			result = append(result, slices.Clip(rest))
-		}
-	}
-	return append(result, o[done:]...)
-}
-
-// sortable is a term with eight bytes of its text.
-type sortable struct {
-	prefix uint64
-	number uint32
-}
-
-// sortTerms sorts terms in the order of an ordered list. It compares eight bytes of all texts at a
-// time, because reading texts, which are far apart in memory, is slow.
+// sortTerms sorts terms in the order of an ordered list.
 func (d *dictionary) sortTerms(terms []uint32) {
-	if len(terms) < 64 {
-		slices.SortFunc(terms, d.compareTerms)
-		return
+	type shown struct {
+		text   string
+		number uint32
 	}
-	texts := make([]sortable, 0, len(terms))
+	// The texts are read once, because they are far apart in memory.
+	texts := make([]shown, 0, len(terms))
 	var numbers []uint32
 	for _, number := range terms {
-		if d.terms.at(number).info().number() {
+		if t := d.terms.at(number); t.info().number() {
 			numbers = append(numbers, number)
 		} else {
-			texts = append(texts, sortable{number: number})
+			texts = append(texts, shown{d.shown(t), number})
 		}
 	}
 	slices.SortFunc(numbers, d.compareTerms)
-	d.sortTexts(texts, 0)
+	slices.SortFunc(texts, func(a, b shown) int {
+		return cmp.Or(strings.Compare(a.text, b.text), cmp.Compare(a.number, b.number))
+	})
 	copy(terms, numbers)
 	for i := range texts {
 		terms[len(numbers)+i] = texts[i].number
 	}
-}
-
-// sortTexts sorts terms whose texts are equal in the first depth bytes.
-func (d *dictionary) sortTexts(texts []sortable, depth int) {
-	if len(texts) < 16 {
-		slices.SortFunc(texts, func(a, b sortable) int { return d.compareTerms(a.number, b.number) })
-		return
-	}
-	ended := true
-	for i := range texts {
-		var more bool
-		texts[i].prefix, more = d.bytesAt(texts[i].number, depth)
-		ended = ended && !more
-	}
-	if ended {
-		// Texts that differ only in zero bytes at the end are compared completely.
-		slices.SortFunc(texts, func(a, b sortable) int {
-			return cmp.Or(cmp.Compare(a.prefix, b.prefix), d.compareTerms(a.number, b.number))
-		})
-		return
-	}
-	slices.SortFunc(texts, func(a, b sortable) int { return cmp.Compare(a.prefix, b.prefix) })
-	for first := 0; first < len(texts); {
-		end := first + 1
-		for end < len(texts) && texts[end].prefix == texts[first].prefix {
-			end++
-		}
-		if end-first > 1 {
-			d.sortTexts(texts[first:end], depth+8)
-		}
-		first = end
-	}
-}
-
-// bytesAt returns eight bytes of the text that completions show for a term, and reports whether
-// there are more.
-func (d *dictionary) bytesAt(number uint32, depth int) (prefix uint64, more bool) {
-	t := d.terms.at(number)
-	var bytes [8]byte
-	length := 0
-	if f := d.fields.get(t.info().field()); f.kind == query.Map {
-		if depth < len(f.key) {
-			length = copy(bytes[:], f.key[depth:])
-		}
-		if length < len(bytes) && depth+length == len(f.key) {
-			bytes[length] = '='
-			length++
-		}
-		depth -= len(f.key) + 1
-	}
-	if at := depth + length; at >= 0 && at < len(t.text) && length < len(bytes) {
-		length += copy(bytes[length:], t.text[at:])
-	}
-	return binary.BigEndian.Uint64(bytes[:]), depth+length < len(t.text)
 }

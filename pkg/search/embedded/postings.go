@@ -32,8 +32,8 @@ func staysList(count int, first, last uint32) bool {
 // readers must not use them (Or, Xor, AndNot of two bitmaps, Clone). And, AndCardinality,
 // Intersects, Contains, iterators, and AndNot in place do not read the marks.
 type postings struct {
-	many *postingList
-	one  uint32
+	many   *postingList
+	single uint32
 	// info belongs to a term. It is stored here because it takes no additional memory.
 	info termInfo
 }
@@ -45,12 +45,12 @@ type postingList struct {
 	bitmap *roaring.Bitmap
 }
 
-func (s *postings) empty() bool { return s.many == nil && s.one == 0 }
+func (s *postings) empty() bool { return s.many == nil && s.single == 0 }
 
 func (s *postings) count() int {
 	switch {
 	case s.many == nil:
-		return int(min(s.one, 1))
+		return int(min(s.single, 1))
 	case s.many.bitmap != nil:
 		return int(s.many.bitmap.GetCardinality())
 	default:
@@ -61,7 +61,7 @@ func (s *postings) count() int {
 func (s *postings) contains(row uint32) bool {
 	switch {
 	case s.many == nil:
-		return s.one == row+1
+		return s.single == row+1
 	case s.many.bitmap != nil:
 		return s.many.bitmap.Contains(row)
 	default:
@@ -88,14 +88,14 @@ func (s *postings) own(transaction uint64) *postingList {
 
 func (s *postings) add(transaction uint64, row uint32) {
 	if s.many == nil {
-		switch s.one {
+		switch s.single {
 		case row + 1:
 		case 0:
-			s.one = row + 1
+			s.single = row + 1
 		default:
-			other := s.one - 1
+			other := s.single - 1
 			s.many = &postingList{owner: transaction, list: []uint32{min(row, other), max(row, other)}}
-			s.one = 0
+			s.single = 0
 		}
 		return
 	}
@@ -124,76 +124,19 @@ func (s *postings) add(transaction uint64, row uint32) {
 
 // addMany adds rows. The rows must be sorted.
 func (s *postings) addMany(transaction uint64, rows []uint32) {
-	if len(rows) == 1 {
-		s.add(transaction, rows[0])
-		return
-	}
-	if s.many == nil || s.many.bitmap == nil {
-		first, last := s.span()
-		if staysList(s.count()+len(rows), min(first, rows[0]), max(last, rows[len(rows)-1])) {
-			s.addList(transaction, rows)
+	for i, row := range rows {
+		if s.many != nil && s.many.bitmap != nil {
+			s.own(transaction).bitmap.AddMany(rows[i:])
 			return
 		}
-		if s.many == nil {
-			rows = s.with(rows)
-			s.one, s.many = 0, &postingList{owner: transaction}
-		}
-		p := s.own(transaction)
-		p.bitmap = roaring.New()
-		p.bitmap.SetCopyOnWrite(true)
-		p.bitmap.AddMany(p.list)
-		p.list = nil
+		s.add(transaction, row)
 	}
-	s.own(transaction).bitmap.AddMany(rows)
-}
-
-// span returns the first and the last row of a set that is not a bitmap.
-func (s *postings) span() (first, last uint32) {
-	switch {
-	case s.many != nil:
-		return s.many.list[0], s.many.list[len(s.many.list)-1]
-	case s.one > 0:
-		return s.one - 1, s.one - 1
-	default:
-		return ^uint32(0), 0
-	}
-}
-
-// with returns the given rows together with the inline row of the set.
-func (s *postings) with(rows []uint32) []uint32 {
-	if s.one == 0 {
-		return rows
-	}
-	at, found := slices.BinarySearch(rows, s.one-1)
-	if found {
-		return rows
-	}
-	return slices.Insert(slices.Clone(rows), at, s.one-1)
-}
-
-// addList adds rows to a set that remains a list.
-func (s *postings) addList(transaction uint64, rows []uint32) {
-	if s.many == nil {
-		merged := slices.Clone(s.with(rows))
-		s.one, s.many = 0, &postingList{owner: transaction, list: merged}
-		return
-	}
-	old := s.many.list
-	merged := make([]uint32, 0, len(old)+len(rows))
-	if old[len(old)-1] < rows[0] {
-		merged = append(append(merged, old...), rows...)
-	} else {
-		merged = append(append(merged, old...), rows...)
-		slices.Sort(merged)
-		merged = slices.Compact(merged)
-	}
-	s.many = &postingList{owner: transaction, list: merged}
 }
 
 func (s *postings) remove(transaction uint64, row uint32) {
 	if s.many == nil {
-		if s.one == row+1 {
-			s.one = 0
+		if s.single == row+1 {
+			s.single = 0
 		}
 		return
 	}
@@ -211,7 +154,7 @@ func (s *postings) remove(transaction uint64, row uint32) {
 	at, _ := slices.BinarySearch(p.list, row)
 	p.list = slices.Delete(p.list, at, at+1)
 	if len(p.list) == 1 {
-		s.one, s.many = p.list[0]+1, nil
+		s.single, s.many = p.list[0]+1, nil
 	}
 }
 
@@ -219,8 +162,8 @@ func (s *postings) remove(transaction uint64, row uint32) {
 func (s *postings) each(f func(row uint32) bool) {
 	switch {
 	case s.many == nil:
-		if s.one > 0 {
-			f(s.one - 1)
+		if s.single > 0 {
+			f(s.single - 1)
 		}
 	case s.many.bitmap != nil:
 		s.many.bitmap.Iterate(f)
@@ -236,10 +179,10 @@ func (s *postings) each(f func(row uint32) bool) {
 // asBitmap returns the set as a bitmap, which must not be changed.
 func (s *postings) asBitmap() *roaring.Bitmap {
 	switch {
-	case s.many == nil && s.one == 0:
+	case s.many == nil && s.single == 0:
 		return roaring.New()
 	case s.many == nil:
-		return roaring.BitmapOf(s.one - 1)
+		return roaring.BitmapOf(s.single - 1)
 	case s.many.bitmap != nil:
 		return s.many.bitmap
 	default:
@@ -251,7 +194,7 @@ func (s *postings) asBitmap() *roaring.Bitmap {
 func (s *postings) countIn(found *selection) int {
 	switch {
 	case s.many == nil:
-		if s.one > 0 && found.dense.has(s.one-1) {
+		if s.single > 0 && found.dense.has(s.single-1) {
 			return 1
 		}
 		return 0
@@ -294,8 +237,8 @@ func (d dense) each(f func(row uint32)) {
 func (d dense) addRows(s *postings, spare dense) {
 	switch {
 	case s.many == nil:
-		if s.one > 0 {
-			d.set(s.one - 1)
+		if s.single > 0 {
+			d.set(s.single - 1)
 		}
 	case s.many.bitmap != nil:
 		d.addBitmap(s.many.bitmap, spare)

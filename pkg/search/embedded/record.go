@@ -2,13 +2,9 @@ package embedded
 
 import (
 	"encoding/binary"
-	"unsafe"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
-
-// bytesAsString returns bytes as a string without a copy. The bytes must not be changed afterwards.
-func bytesAsString(data []byte) string { return unsafe.String(unsafe.SliceData(data), len(data)) }
 
 func appendText(dst []byte, text string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(text))), text...)
@@ -41,13 +37,6 @@ func (d *decoder) byte() byte {
 func (d *decoder) uint32() uint32 {
 	if b := d.take(4); b != nil {
 		return binary.BigEndian.Uint32(b)
-	}
-	return 0
-}
-
-func (d *decoder) uint64() uint64 {
-	if b := d.take(8); b != nil {
-		return binary.BigEndian.Uint64(b)
 	}
 	return 0
 }
@@ -121,22 +110,13 @@ func isUID(key []byte) bool { return uidLength(key) == len(key) }
 // uidLength returns the length of the UID at the start of data, or -1 if data do not start with a
 // UID.
 func uidLength(data []byte) int {
-	if len(data) == 0 {
+	length, size := binary.Uvarint(data)
+	if size <= 0 || length > uint64(len(data)) {
 		return -1
 	}
-	length := -1
-	switch data[0] {
-	case uidUUID:
-		length = 17
-	case uidCluster:
-		length = 1
-	case uidText:
-		if n, size := binary.Uvarint(data[1:]); size > 0 && n <= uint64(len(data)) {
-			length = 1 + size + int(n)
-		}
-	}
-	if length > len(data) {
+	end := size + max(0, int(length)-1)
+	if end > len(data) {
 		return -1
 	}
-	return length
+	return end
 }

@@ -24,7 +24,7 @@ const (
 
 // walker follows edges between rows in the scope of the caller.
 type walker struct {
-	*reader
+	reader         *reader
 	depth          int
 	visible, found dense
 	// origins are the matching rows to which related items refer.
@@ -57,16 +57,16 @@ func (r *reader) related(found *roaring.Bitmap, page []uint32, request *search.R
 	}
 	related := make([]search.Related, 0, len(counts))
 	for kind, count := range counts {
-		one := search.Related{Kind: kind, Count: count}
+		ofKind := search.Related{Kind: kind, Count: count}
 		if rows := rows[kind]; len(rows) > 0 {
-			if one.Items, err = r.items(rows); err != nil {
+			if ofKind.Items, err = r.items(rows); err != nil {
 				return nil, err
 			}
-			if err := w.relate(one.Items, rows); err != nil {
+			if err := w.relate(ofKind.Items, rows); err != nil {
 				return nil, err
 			}
 		}
-		related = append(related, one)
+		related = append(related, ofKind)
 	}
 	slices.SortFunc(related, func(a, b search.Related) int { return strings.Compare(a.Kind, b.Kind) })
 	return related, nil
@@ -74,64 +74,46 @@ func (r *reader) related(found *roaring.Bitmap, page []uint32, request *search.R
 
 // passes reports whether paths continue after a row.
 func (w *walker) passes(number uint32) bool {
-	kind := w.kindOf(w.rows.at(number).kind)
+	kind := w.reader.state.kindOf(w.reader.state.rows.at(number).kind)
 	return kind != "Node" && kind != "Channel"
 }
 
 // reach returns the rows that can be reached from the given rows, except the matching rows.
 func (w *walker) reach(origins *roaring.Bitmap) (dense, error) {
 	// unseen contains the visible rows that were not reached yet.
-	unseen := w.dense(w.rows.len())
+	unseen := w.reader.dense(w.reader.state.rows.len())
 	copy(unseen, w.visible)
-	var level, next []uint32
-	edges := 0
-	step := func(number uint32, last bool) {
-		neighbours := w.adjacency.get(number)
-		edges += len(neighbours) + 1
-		for _, e := range neighbours {
-			other := e.other()
-			if !unseen.has(other) {
-				continue
-			}
-			unseen.clear(other)
-			if !last && w.passes(other) {
-				next = append(next, other)
-			}
-		}
-	}
-	var failed error
-	pay := func() error {
-		if failed == nil {
-			failed = errors.Join(w.spend(edges*edgeCost), w.pause())
-			edges = 0
-		}
-		return failed
-	}
-	var batch [checkEvery]uint32
-	from := origins.ManyIterator()
-	for n := from.NextMany(batch[:]); n > 0 && pay() == nil; n = from.NextMany(batch[:]) {
-		w.fetch(batch[:n])
-		for _, number := range batch[:n] {
-			step(number, w.depth == 1)
-		}
-	}
-	for i := 1; i < w.depth && len(next) > 0; i++ {
-		level, next = next, level[:0]
+	level := origins.ToArray()
+	for depth := 1; depth <= w.depth && len(level) > 0; depth++ {
+		var next []uint32
 		for numbers := range slices.Chunk(level, checkEvery) {
-			if pay() != nil {
-				break
-			}
+			edges := 0
 			w.fetch(numbers)
 			for _, number := range numbers {
-				step(number, i == w.depth-1)
+				neighbours := w.reader.state.adjacency.get(number)
+				edges += len(neighbours) + 1
+				for _, e := range neighbours {
+					other := e.other()
+					if !unseen.has(other) {
+						continue
+					}
+					unseen.clear(other)
+					if depth < w.depth && w.passes(other) {
+						next = append(next, other)
+					}
+				}
+			}
+			if err := errors.Join(w.reader.spend(edges*edgeCost), w.reader.pause()); err != nil {
+				return nil, err
 			}
 		}
+		level = next
 	}
 	reached := unseen
 	for i := range reached {
 		reached[i] = w.visible[i] &^ unseen[i] &^ w.found[i]
 	}
-	return reached, pay()
+	return reached, nil
 }
 
 // fetch reads the edges of rows into the cache of the processor, so that it waits for their memory
@@ -139,7 +121,7 @@ func (w *walker) reach(origins *roaring.Bitmap) (dense, error) {
 func (w *walker) fetch(rows []uint32) {
 	var touched end
 	for _, number := range rows {
-		if edges := w.adjacency.get(number); len(edges) > 0 {
+		if edges := w.reader.state.adjacency.get(number); len(edges) > 0 {
 			touched ^= edges[0]
 		}
 	}
@@ -151,14 +133,14 @@ func (w *walker) countKinds(reached dense, request *search.Request) (map[string]
 	byTerm := map[uint32]int{}
 	all := selection{bitmap: roaring.FromDense(reached, false), dense: reached}
 	rest := int(all.bitmap.GetCardinality())
-	if property := w.kinds(); property != nil && property.terms() <= rest/rowsPerKind {
+	if property := w.reader.inScope(query.Kind); property != nil && property.terms() <= rest/rowsPerKind {
 		for at, steps := (position{}), 1; property.order.valid(at); at, steps = property.order.next(at), steps+1 {
-			if steps%checkEvery == 0 && w.pause() != nil {
-				return nil, w.ctx.Err()
+			if steps%checkEvery == 0 && w.reader.pause() != nil {
+				return nil, w.reader.ctx.Err()
 			}
 			number := property.order.term(at)
-			t := w.terms.at(number)
-			if w.fields.get(t.info().field()).kind >= query.Map {
+			t := w.reader.state.terms.at(number)
+			if w.reader.state.fields.get(t.info().field()).kind >= query.Map {
 				continue
 			}
 			if count := t.postings.countIn(&all); count > 0 {
@@ -170,47 +152,27 @@ func (w *walker) countKinds(reached dense, request *search.Request) (map[string]
 			byTerm[0] = rest
 		}
 	} else {
-		reached.each(func(number uint32) { byTerm[w.rows.at(number).kind]++ })
+		reached.each(func(number uint32) { byTerm[w.reader.state.rows.at(number).kind]++ })
 	}
 	counts := map[string]int{}
 	for number, count := range byTerm {
-		if kind := w.kindOf(number); request.RelatesKind(kind) {
+		if kind := w.reader.state.kindOf(number); request.RelatesKind(kind) {
 			counts[kind] += count
 		}
 	}
 	return counts, nil
 }
 
-// kinds returns the property kind, or nil if no resource has it.
-func (w *walker) kinds() *property {
-	if id, known := w.propertyNames[query.Kind]; known {
-		return w.properties.get(id)
-	}
-	return nil
-}
-
 // byKind groups rows by their kind. It returns up to limit rows of each kind, or all if limit is
 // negative.
 func (w *walker) byKind(reached dense, limit int) map[string][]uint32 {
-	byTerm := map[uint32][]uint32{}
+	byKind := map[string][]uint32{}
 	reached.each(func(number uint32) {
-		kind := w.rows.at(number).kind
-		if rows := byTerm[kind]; limit < 0 || len(rows) < limit {
-			byTerm[kind] = append(rows, number)
+		kind := w.reader.state.kindOf(w.reader.state.rows.at(number).kind)
+		if rows := byKind[kind]; limit < 0 || len(rows) < limit {
+			byKind[kind] = append(rows, number)
 		}
 	})
-	byKind := map[string][]uint32{}
-	for term, rows := range byTerm {
-		kind := w.kindOf(term)
-		if had := byKind[kind]; had != nil {
-			rows = slices.Concat(had, rows)
-			slices.Sort(rows)
-			if limit >= 0 {
-				rows = rows[:min(len(rows), limit)]
-			}
-		}
-		byKind[kind] = rows
-	}
 	return byKind
 }
 
@@ -219,21 +181,21 @@ func (w *walker) relate(items []search.Item, rows []uint32) error {
 	names := map[uint32]string{}
 	var to []uint32
 	for i, number := range rows {
-		if i%checkEvery == checkEvery-1 && w.pause() != nil {
-			return w.ctx.Err()
+		if i%checkEvery == checkEvery-1 && w.reader.pause() != nil {
+			return w.reader.ctx.Err()
 		}
 		var err error
 		if to, err = w.originsAt(number, to[:0]); err != nil {
 			return err
 		}
-		if err := w.hold(len(to) * relatedBytes); err != nil {
+		if err := w.reader.hold(len(to) * relatedBytes); err != nil {
 			return err
 		}
 		uids := make([]string, len(to))
 		for j, match := range to {
 			uid, known := names[match]
 			if !known {
-				uid = w.uid(match)
+				uid = w.reader.state.uid(match)
 				names[match] = uid
 			}
 			uids[j] = uid
@@ -246,10 +208,10 @@ func (w *walker) relate(items []search.Item, rows []uint32) error {
 // originsAt appends the origins from which a row can be reached.
 func (w *walker) originsAt(number uint32, to []uint32) ([]uint32, error) {
 	if w.depth == 1 {
-		if err := w.spend(len(w.adjacency.get(number)) * 2 * edgeCost); err != nil {
+		if err := w.reader.spend(len(w.reader.state.adjacency.get(number)) * 2 * edgeCost); err != nil {
 			return nil, err
 		}
-		for _, e := range w.adjacency.get(number) {
+		for _, e := range w.reader.state.adjacency.get(number) {
 			if w.origins.has(e.other()) {
 				to = append(to, e.other())
 			}
@@ -262,12 +224,12 @@ func (w *walker) originsAt(number uint32, to []uint32) ([]uint32, error) {
 	for i := 0; i < w.depth && len(level) > 0; i++ {
 		var next []uint32
 		for _, from := range level {
-			if err := w.spend((1 + len(w.adjacency.get(from))) * seenCost); err != nil {
+			if err := w.reader.spend((1 + len(w.reader.state.adjacency.get(from))) * seenCost); err != nil {
 				return nil, err
 			}
-			for _, e := range w.adjacency.get(from) {
+			for _, e := range w.reader.state.adjacency.get(from) {
 				other := e.other()
-				if _, was := seen[other]; was || !w.visible.has(other) {
+				if _, known := seen[other]; known || !w.visible.has(other) {
 					continue
 				}
 				seen[other] = struct{}{}

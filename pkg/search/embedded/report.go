@@ -36,13 +36,11 @@ func check(report *search.Report) error {
 
 // checkUID returns an error if a UID does not belong to a resource of the cluster.
 func checkUID(cluster, uid string) error {
-	if rest, found := strings.CutPrefix(uid, cluster); found && len(rest) > 1 && rest[0] == '/' {
-		return nil
+	var encoded [64]byte
+	if _, ok := appendUID(encoded[:0], cluster, uid); !ok {
+		return fmt.Errorf("UID %q does not belong to cluster %q", uid, cluster)
 	}
-	if rest, found := strings.CutPrefix(uid, search.ClusterUIDPrefix); found && rest == cluster {
-		return nil
-	}
-	return fmt.Errorf("UID %q does not belong to cluster %q", uid, cluster)
+	return nil
 }
 
 // roomFor returns an error if there are not enough free numbers for a report.
@@ -63,13 +61,13 @@ func (s *state) roomFor(report *search.Report) error {
 
 // apply applies a report that has been checked.
 func (t *transaction) apply(report *search.Report) (*search.Applied, error) {
-	if err := t.roomFor(report); err != nil {
+	if err := t.state.roomFor(report); err != nil {
 		return nil, err
 	}
-	t.version++
+	t.state.version++
 	c := t.cluster(report.Cluster, report.Hub)
-	applied := &search.Applied{Version: t.version}
-	counts := &edgeCounts{}
+	applied := &search.Applied{Version: t.state.version}
+	counts := newEdgeCounts()
 	kept := make([]uint32, 0, len(report.Put))
 	for i := range report.Put {
 		number, outcome := t.rowWriter.put(c, &report.Put[i])
@@ -81,8 +79,8 @@ func (t *transaction) apply(report *search.Report) (*search.Applied, error) {
 			applied.Updated++
 		}
 	}
-	for _, number := range t.goneBy(c, report, kept) {
-		if t.rows.at(number).exists() {
+	for _, number := range t.state.goneBy(c, report, kept) {
+		if t.state.rows.at(number).exists() {
 			t.remove(number, c, counts)
 			applied.Deleted++
 		}
@@ -103,7 +101,7 @@ func (t *transaction) apply(report *search.Report) (*search.Applied, error) {
 		c.reported = report.Time
 	}
 	t.journal.stored.cluster(c.id)
-	applied.EdgesAdded, applied.EdgesDeleted = len(counts.added)+counts.fresh, len(counts.removed)
+	applied.EdgesAdded, applied.EdgesDeleted = len(counts.added), len(counts.removed)
 	applied.Resources, applied.Edges = c.rows.count(), c.edges
 	return applied, nil
 }
@@ -167,14 +165,14 @@ func missing(c *cluster, kept []uint32) []uint32 {
 // cluster returns a cluster that the transaction is allowed to change. It creates the cluster if it
 // is new.
 func (t *transaction) cluster(name string, hub bool) *cluster {
-	id, known := t.clusterNames[name]
+	id, known := t.state.clusterNames[name]
 	if !known {
 		name = strings.Clone(name)
-		id = uint32(len(t.clusters))
-		t.clusterNames = maps.Clone(t.clusterNames)
-		t.clusterNames[name] = id
+		id = uint32(len(t.state.clusters))
+		t.state.clusterNames = maps.Clone(t.state.clusterNames)
+		t.state.clusterNames[name] = id
 		t.ownClusterList()
-		t.clusters = append(t.clusters, &cluster{
+		t.state.clusters = append(t.state.clusters, &cluster{
 			owner: t.id, id: id, name: name, hub: hub, pending: t.rowWriter.class.newPending(name, id),
 		})
 	}
@@ -189,35 +187,35 @@ func (t *transaction) cluster(name string, hub bool) *cluster {
 
 func (t *transaction) ownClusterList() {
 	if !t.ownClusters {
-		t.clusters, t.ownClusters = slices.Clone(t.clusters), true
+		t.state.clusters, t.ownClusters = slices.Clone(t.state.clusters), true
 	}
 }
 
 // editCluster returns a cluster that the transaction is allowed to change.
 func (t *transaction) editCluster(id uint32) *cluster {
-	c := t.clusters[id]
+	c := t.state.clusters[id]
 	if c.owner != t.id {
 		owned := *c
 		owned.owner = t.id
 		c = &owned
 		t.ownClusterList()
-		t.clusters[id] = c
+		t.state.clusters[id] = c
 	}
 	return c
 }
 
 // removeCluster removes a cluster and its resources.
 func (t *transaction) removeCluster(name string) {
-	id, known := t.clusterNames[name]
-	if !known || !t.clusters[id].present {
+	id, known := t.state.clusterNames[name]
+	if !known || !t.state.clusters[id].present {
 		return
 	}
-	t.version++
+	t.state.version++
 	c := t.editCluster(id)
-	counts := &edgeCounts{}
+	counts := newEdgeCounts()
 	t.edges.keepOnly(c, nil, counts)
 	gone := c.rows.asBitmap().ToArray()
-	slices.SortFunc(gone, t.compareUIDs)
+	slices.SortFunc(gone, t.state.compareUIDs)
 	for _, number := range gone {
 		t.remove(number, c, counts)
 	}

@@ -2,28 +2,15 @@ package embedded
 
 import (
 	"encoding/binary"
-	"encoding/hex"
 	"hash/maphash"
+	"iter"
 	"strings"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
-	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// The data of a row begin with the part of its UID after the name of its cluster: one byte for the
-// form, then the text. The terms follow as varints.
-const (
-	// uidUUID is a UUID in its usual form, as 16 bytes.
-	uidUUID = iota
-	// uidText is any other text, preceded by its length.
-	uidText
-	// uidCluster is the UID of the cluster itself.
-	uidCluster
-)
-
-const (
-	uuidLength = 36
-)
+// The data of a row begin with the part of its UID after the name of its cluster: its length plus one, then the text. The
+// length of the UID of the cluster itself is 0. The terms follow as varints.
 
 var hashSeed = maphash.MakeSeed()
 
@@ -34,101 +21,38 @@ func hashWith(hash uint64, number uint32) uint64 { return hash ^ (uint64(number)
 
 func hashOf(text string, number uint32) uint64 { return hashWith(hashText(text), number) }
 
-// appendHashes appends the hashes of the texts of all leaves.
-func appendHashes(hashes []uint64, properties query.Properties) []uint64 {
-	for i := range properties {
-		for j := range properties[i].Leaves {
-			hashes = append(hashes, hashText(properties[i].Leaves[j].Text))
-		}
-	}
-	return hashes
-}
-
 // appendUID appends a UID in the encoding of the data of rows. It returns false if the UID does not
 // belong to the cluster.
 func appendUID(dst []byte, cluster, uid string) ([]byte, bool) {
 	if rest, found := strings.CutPrefix(uid, search.ClusterUIDPrefix); found && rest == cluster {
-		return append(dst, uidCluster), true
+		return append(dst, 0), true
 	}
-	if len(uid) <= len(cluster) || uid[:len(cluster)] != cluster || uid[len(cluster)] != '/' {
+	rest, found := strings.CutPrefix(uid, cluster)
+	if !found || len(rest) < 2 || rest[0] != '/' {
 		return dst, false
 	}
-	rest := uid[len(cluster)+1:]
-	if len(rest) == uuidLength {
-		if encoded, ok := appendUUID(append(dst, uidUUID), rest); ok {
-			return encoded, true
-		}
-	}
-	dst = binary.AppendUvarint(append(dst, uidText), uint64(len(rest)))
-	return append(dst, rest...), true
+	rest = rest[1:]
+	return append(binary.AppendUvarint(dst, uint64(len(rest))+1), rest...), true
 }
-
-// appendUUID appends the bytes of a UUID in lower case. It returns false if the text is not such a
-// UUID.
-func appendUUID(dst []byte, text string) ([]byte, bool) {
-	for i := 0; i < len(text); {
-		switch i {
-		case 8, 13, 18, 23:
-			if text[i] != '-' {
-				return dst, false
-			}
-			i++
-			continue
-		}
-		high, low := nibble[text[i]], nibble[text[i+1]]
-		if high|low > 15 {
-			return dst, false
-		}
-		dst = append(dst, high<<4|low)
-		i += 2
-	}
-	return dst, true
-}
-
-// nibble maps lower-case hexadecimal digits to their values, and other bytes to 255.
-var nibble = func() (table [256]byte) {
-	for i := range table {
-		table[i] = 255
-	}
-	for i, digit := range "0123456789abcdef" {
-		table[digit] = byte(i)
-	}
-	return table
-}()
 
 // uidEnd returns the end of the UID in the data of a row.
 func uidEnd(data string) int {
-	switch data[0] {
-	case uidUUID:
-		return 17
-	case uidText:
-		length, at := uvarint(data, 1)
-		return at + int(length)
-	default:
-		return 1
-	}
+	length, at := uvarint(data, 0)
+	return at + max(0, int(length)-1)
+}
+
+// uidText returns the part of a UID after the name of the cluster, in the data of a row that is not the cluster itself.
+func uidText(data string) string {
+	length, at := uvarint(data, 0)
+	return data[at : at+int(length)-1]
 }
 
 // appendUIDText is the reverse of appendUID. The data may continue after the UID.
 func appendUIDText(dst []byte, cluster, data string) []byte {
-	if data[0] == uidCluster {
+	if data[0] == 0 {
 		return append(append(dst, search.ClusterUIDPrefix...), cluster...)
 	}
-	dst = append(append(dst, cluster...), '/')
-	if data[0] == uidText {
-		length, at := uvarint(data, 1)
-		return append(dst, data[at:at+int(length)]...)
-	}
-	var text [uuidLength]byte
-	var id [16]byte
-	copy(id[:], data[1:17])
-	hex.Encode(text[0:8], id[0:4])
-	hex.Encode(text[9:13], id[4:6])
-	hex.Encode(text[14:18], id[6:8])
-	hex.Encode(text[19:23], id[8:10])
-	hex.Encode(text[24:], id[10:])
-	text[8], text[13], text[18], text[23] = '-', '-', '-', '-'
-	return append(dst, text[:]...)
+	return append(append(append(dst, cluster...), '/'), uidText(data)...)
 }
 
 // uvarint returns the varint at a position of a text, and the position after it.
@@ -148,6 +72,18 @@ func uvarint(data string, at int) (uint32, int) {
 	}
 }
 
+// termsOf returns the terms of the data of a row, with their numbers.
+func (d *dictionary) termsOf(data string) iter.Seq2[uint32, *term] {
+	return func(yield func(uint32, *term) bool) {
+		for at := uidEnd(data); at < len(data); {
+			var number uint32
+			if number, at = uvarint(data, at); !yield(number, d.terms.at(number)) {
+				return
+			}
+		}
+	}
+}
+
 // clusterOf returns the cluster of a row.
 func (s *state) clusterOf(r *row) *cluster { return s.clusters[s.classes.at(r.class).cluster] }
 
@@ -164,15 +100,8 @@ func (s *state) compareUIDs(a, b uint32) int {
 	}
 	ra, rb := s.rows.at(a), s.rows.at(b)
 	ca, cb := s.clusterOf(ra), s.clusterOf(rb)
-	if ra.data[0] == uidUUID && rb.data[0] == uidUUID {
-		if ca == cb {
-			return strings.Compare(ra.data[1:17], rb.data[1:17])
-		}
-		// The slash after the names determines the order if one name is a prefix of the other.
-		short := min(len(ca.name), len(cb.name))
-		if order := strings.Compare(ca.name[:short], cb.name[:short]); order != 0 {
-			return order
-		}
+	if ca == cb && ra.data[0] > 0 && rb.data[0] > 0 {
+		return strings.Compare(uidText(ra.data), uidText(rb.data))
 	}
 	var bufferA, bufferB [128]byte
 	return strings.Compare(string(appendUIDText(bufferA[:0], ca.name, ra.data)), string(appendUIDText(bufferB[:0], cb.name, rb.data)))

@@ -8,14 +8,14 @@ import (
 
 // rowWriter changes rows and their indexes.
 type rowWriter struct {
-	*state
-	*rowMemory
-	id      uint64
-	free    *freeList
-	encoder encoder
-	index   *indexer
-	class   *classWriter
-	journal *journal
+	state     *state
+	rowMemory *rowMemory
+	id        uint64
+	free      *freeList
+	dict      *dictionaryWriter
+	index     *indexer
+	class     *classWriter
+	journal   *journal
 
 	// unreferenced contains rows that may have neither a resource nor edges any more.
 	unreferenced []uint32
@@ -25,7 +25,6 @@ type rowWriter struct {
 type rowMemory struct {
 	data   []byte
 	key    []byte
-	hashes []uint64
 	before parts
 	now    parts
 }
@@ -53,98 +52,84 @@ const (
 
 // put stores a resource, and returns its row.
 func (w *rowWriter) put(c *cluster, resource *search.Resource) (number uint32, outcome int) {
-	properties := withInternal(normalized(resource.Properties), resource.Internal)
-	w.key, _ = appendUID(w.key[:0], c.name, resource.UID)
-	w.hashes = appendHashes(w.hashes[:0], properties)
-	w.data = w.encoder.encode(append(w.data[:0], w.key...), properties, w.hashes, &w.now)
+	properties := withInternal(resource.Properties, resource.Internal)
+	w.rowMemory.key, _ = appendUID(w.rowMemory.key[:0], c.name, resource.UID)
+	w.rowMemory.data = w.dict.encode(append(w.rowMemory.data[:0], w.rowMemory.key...), properties)
 
-	number, known := w.findRow(c.id, w.key)
-	if known && w.rows.at(number).exists() {
-		old := *w.rows.at(number)
-		if old.data == string(w.data) && w.classes.at(old.class).class.Hub == c.hub {
+	number, known := w.state.findRow(c.id, w.rowMemory.key)
+	if known && w.state.rows.at(number).exists() {
+		old := *w.state.rows.at(number)
+		if old.data == string(w.rowMemory.data) && w.state.classes.at(old.class).class.Hub == c.hub {
 			return number, unchanged
 		}
-		w.replace(number, old, string(w.data), c, properties)
+		w.replace(number, old, string(w.rowMemory.data), c, properties)
 		return number, updated
 	}
 	if !known {
-		number = w.newRow(c, w.key)
+		number = w.newRow(c, w.rowMemory.key)
 	}
-	w.fill(number, string(w.data), c, search.ClassOf(c.name, c.hub, properties), w.version, &w.now)
-	if w.index.termRows.full() {
+	w.fill(number, string(w.rowMemory.data), c, search.ClassOf(c.name, c.hub, properties))
+	if w.index.indexerMemory.termRows.full() {
 		w.index.flush()
 	}
-	w.journal.record(change{version: w.version, cluster: c.id, hub: c.hub, after: w.rows.at(number).data})
+	w.journal.record(change{version: w.state.version, cluster: c.id, hub: c.hub, after: w.state.rows.at(number).data})
 	return number, added
 }
 
 // fill stores a resource in a row that is new or to which only edges referred.
-func (w *rowWriter) fill(number uint32, data string, c *cluster, in visibility.Class, version uint64, found *parts) {
+func (w *rowWriter) fill(number uint32, data string, c *cluster, in visibility.Class) {
+	found := &w.rowMemory.now
+	w.state.partsOf(data, found)
 	c.unknown.remove(w.id, number)
-	*w.rows.edit(w.id, number) = row{data: data, version: version, class: w.class.enter(c, in, number), kind: found.kind}
+	*w.state.rows.edit(w.id, number) = row{data: data, version: w.state.version, class: w.class.enter(c, in, number), kind: found.kind}
 	w.index.add(number, found)
 	c.rows.add(w.id, number)
-	w.visible++
-	w.moved = append(w.moved, number)
+	w.state.visible++
+	w.state.changes++
+	w.state.moved = append(w.state.moved, number)
 	w.journal.stored.row(c.id, number)
 }
 
-// replace changes a resource to the state that was encoded last.
+// replace changes a resource to the state with the given data.
 func (w *rowWriter) replace(number uint32, old row, data string, c *cluster, properties query.Properties) {
 	w.index.flush()
-	now, before := &w.now, &w.before
-	w.partsOf(old.data, before)
+	now, before := &w.rowMemory.now, &w.rowMemory.before
+	w.state.partsOf(old.data, before)
+	w.state.partsOf(data, now)
 	moved := now.named != before.named
 	class := old.class
-	if in := search.ClassOf(c.name, c.hub, properties); w.classes.at(old.class).class != in {
+	if in := search.ClassOf(c.name, c.hub, properties); w.state.classes.at(old.class).class != in {
 		moved = true
 		w.class.leave(old.class, number)
 		class = w.class.enter(c, in, number)
 	}
-	*w.rows.edit(w.id, number) = row{data: data, version: w.version, class: class, kind: now.kind}
-	w.touchLists(number, before.terms, now.terms)
-	w.index.replace(number, before, now, func(term uint32) { w.touch(number, term) })
+	*w.state.rows.edit(w.id, number) = row{data: data, version: w.state.version, class: class, kind: now.kind}
+	w.index.replace(number, before, now)
 	if moved {
-		w.moved = append(w.moved, number)
+		w.state.moved = append(w.state.moved, number)
 	}
+	w.state.changes++
 	w.journal.stored.row(c.id, number)
-	w.journal.record(change{version: w.version, cluster: c.id, hub: c.hub, before: old.data, after: data})
-}
-
-// touch records that a row gets or loses a term.
-func (w *rowWriter) touch(row, term uint32) {
-	w.touched = append(w.touched, touch{row: row, property: w.fields.get(w.terms.at(term).info().field()).property})
-}
-
-// touchLists records the lists of a row that may differ only in their order. The terms are in the
-// order of the data.
-func (w *rowWriter) touchLists(row uint32, before, now []uint32) {
-	for i := range before {
-		if i < len(now) && before[i] == now[i] {
-			continue
-		}
-		if w.fields.get(w.terms.at(before[i]).info().field()).kind == query.List {
-			w.touch(row, before[i])
-		}
-	}
+	w.journal.record(change{version: w.state.version, cluster: c.id, hub: c.hub, before: old.data, after: data})
 }
 
 // remove removes a resource, which must not have edges any more. The row stays until the report
 // ends, so that a UID has only one row in that time.
 func (w *rowWriter) remove(number uint32, c *cluster) {
 	w.index.flush()
-	old := *w.rows.at(number)
-	w.partsOf(old.data, &w.before)
-	w.index.remove(number, &w.before)
+	old := *w.state.rows.at(number)
+	w.state.partsOf(old.data, &w.rowMemory.before)
+	w.index.remove(number, &w.rowMemory.before)
 	w.class.leave(old.class, number)
 	c.rows.remove(w.id, number)
 	c.secrets.remove(w.id, number)
-	w.visible--
-	w.moved = append(w.moved, number)
+	w.state.visible--
+	w.state.changes++
+	w.state.moved = append(w.state.moved, number)
 	uid := old.data[:uidEnd(old.data)]
 	w.journal.stored.gone(c.id, uid)
-	w.journal.record(change{version: w.version, cluster: c.id, hub: c.hub, before: old.data})
-	*w.rows.edit(w.id, number) = row{data: uid, class: c.pending}
+	w.journal.record(change{version: w.state.version, cluster: c.id, hub: c.hub, before: old.data})
+	*w.state.rows.edit(w.id, number) = row{data: uid, class: c.pending}
 	c.unknown.add(w.id, number)
 	w.unreferenced = append(w.unreferenced, number)
 }
@@ -152,27 +137,27 @@ func (w *rowWriter) remove(number uint32, c *cluster) {
 // reclassify updates the classes of a cluster that has become the hub or is no longer the hub.
 func (w *rowWriter) reclassify(c *cluster) {
 	c.rows.each(func(number uint32) bool {
-		r := *w.rows.at(number)
-		in := search.ClassOf(c.name, c.hub, w.decoded(r.data))
+		r := *w.state.rows.at(number)
+		in := search.ClassOf(c.name, c.hub, w.state.decoded(r.data))
 		w.class.leave(r.class, number)
-		w.rows.edit(w.id, number).class = w.class.enter(c, in, number)
-		w.moved = append(w.moved, number)
+		w.state.rows.edit(w.id, number).class = w.class.enter(c, in, number)
+		w.state.moved = append(w.state.moved, number)
 		return true
 	})
 }
 
 // newRow creates a row that is not a resource yet.
 func (w *rowWriter) newRow(c *cluster, uid []byte) uint32 {
-	number := w.free.take(rowNumbers, w.rows.len())
-	*w.rows.edit(w.id, number) = row{data: string(uid), class: c.pending}
-	w.uids.insert(w.id, hashUID(c.id, uid), number)
+	number := w.free.take(rowNumbers, w.state.rows.len())
+	*w.state.rows.edit(w.id, number) = row{data: string(uid), class: c.pending}
+	w.state.uids.insert(w.id, hashUID(c.id, uid), number)
 	c.unknown.add(w.id, number)
 	return number
 }
 
 // rowOf returns the row of an encoded UID. It creates the row if it is new.
 func (w *rowWriter) rowOf(c *cluster, uid []byte) uint32 {
-	if number, known := w.findRow(c.id, uid); known {
+	if number, known := w.state.findRow(c.id, uid); known {
 		return number
 	}
 	return w.newRow(c, uid)
@@ -181,13 +166,13 @@ func (w *rowWriter) rowOf(c *cluster, uid []byte) uint32 {
 // freeUnreferenced frees the rows of a cluster that have neither a resource nor edges.
 func (w *rowWriter) freeUnreferenced(c *cluster) {
 	for _, number := range w.unreferenced {
-		r := w.rows.at(number)
-		if r.exists() || r.data == "" || len(w.adjacency.get(number)) > 0 {
+		r := w.state.rows.at(number)
+		if r.exists() || r.data == "" || len(w.state.adjacency.get(number)) > 0 {
 			continue
 		}
 		w.journal.stored.noEdges(c.id, r.data)
-		w.uids.remove(w.id, w.hashRow(number), number)
-		*w.rows.edit(w.id, number) = row{class: c.pending}
+		w.state.uids.remove(w.id, w.state.hashRow(number), number)
+		*w.state.rows.edit(w.id, number) = row{class: c.pending}
 		c.unknown.remove(w.id, number)
 		w.free.add(rowNumbers, number)
 	}

@@ -26,24 +26,24 @@ func (e *Engine) Schema(ctx context.Context, scope visibility.Scope, q *query.Qu
 	if found.IsEmpty() {
 		return nil, nil
 	}
-	if err := r.spend(coarse(len(r.propertyNames)) * propertyCost); err != nil {
+	if err := r.spend(coarse(len(r.state.propertyNames)) * propertyCost); err != nil {
 		return nil, err
 	}
 	rows := selection{bitmap: found, dense: r.denseOf(found)}
 	var schemas []search.PropertySchema
 	visited := 0
-	for _, id := range r.propertyNames {
+	for _, id := range r.state.propertyNames {
 		if visited++; visited%checkEvery == 0 && r.pause() != nil {
 			return nil, ctx.Err()
 		}
-		if p := r.properties.get(id); !p.hidden {
+		if p := r.state.properties.get(id); !p.hidden {
 			if schema, any := p.schema(&rows); any {
 				schemas = append(schemas, schema)
 			}
 		}
 	}
 	// The properties of other resources cost little, and must not show in the budget.
-	if err := r.spend(len(schemas) * intersectsFirst * edgeCost); err != nil {
+	if err := r.spend(len(schemas) * schemaCost); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(schemas, func(a, b search.PropertySchema) int { return strings.Compare(a.Name, b.Name) })
@@ -55,7 +55,7 @@ func (p *property) schema(rows *selection) (search.PropertySchema, bool) {
 	schema := search.PropertySchema{Name: p.name}
 	some, times := false, true
 	for variant := range p.variants {
-		if !p.variants[variant].intersects(rows) {
+		if p.variants[variant].countIn(rows) == 0 {
 			continue
 		}
 		t := query.Type(variant)
@@ -73,27 +73,4 @@ func (p *property) schema(rows *selection) (search.PropertySchema, bool) {
 	}
 	schema.Time = some && times
 	return schema, some
-}
-
-// intersectsFirst is the number of rows of a set that are tested one by one. Most sets that
-// intersect the matching rows have one of these rows among the first.
-const intersectsFirst = 64
-
-// intersects reports whether one of the rows is in the set.
-func (s *postings) intersects(rows *selection) bool {
-	switch {
-	case s.many == nil:
-		return s.one > 0 && rows.dense.has(s.one-1)
-	case s.many.bitmap != nil:
-		some, left := false, intersectsFirst
-		s.many.bitmap.Iterate(func(row uint32) bool {
-			some = rows.dense.has(row)
-			left--
-			return !some && left > 0
-		})
-		// roaring's Intersects may copy large parts of two bitmaps; AndCardinality does not.
-		return some || left == 0 && s.many.bitmap.AndCardinality(rows.bitmap) > 0
-	default:
-		return slices.ContainsFunc(s.many.list, rows.dense.has)
-	}
 }

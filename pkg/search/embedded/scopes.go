@@ -67,9 +67,6 @@ func (c *scopes) of(scope visibility.Scope, current func() *state) (*state, *roa
 }
 
 func (c *scopes) entry(id uint64) *scopeRows {
-	if found, ok := c.byID.Get(id); ok {
-		return found.(*scopeRows)
-	}
 	c.adding.Lock()
 	defer c.adding.Unlock()
 	if found, ok := c.byID.Get(id); ok {

@@ -2,7 +2,6 @@ package embedded
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"time"
@@ -39,46 +38,22 @@ func (e *Engine) read(ctx context.Context, scope visibility.Scope, now time.Time
 	return r, nil
 }
 
-// outrunLimit bounds the number of restarts of a search because its ranking was updated to a later
-// version in the meantime. After that, the search does not use rankings.
-const outrunLimit = 3
-
 // Search implements search.Engine.
 func (e *Engine) Search(ctx context.Context, scope visibility.Scope, request *search.Request) (*search.Result, error) {
 	defer observe("search", time.Now())
-	kept := e.rankings
-	for tries := 1; ; tries++ {
-		result, err := e.search(ctx, scope, request, kept)
-		if !errors.Is(err, errOutrun) {
-			return result, err
-		}
-		if tries == outrunLimit {
-			kept = nil
-		}
-	}
-}
-
-func (e *Engine) search(ctx context.Context, scope visibility.Scope, request *search.Request, kept *rankings) (*search.Result, error) {
 	r, err := e.read(ctx, scope, request.Now)
 	if err != nil {
 		return nil, err
 	}
 	defer r.close()
-	if !request.Items && !request.Related && request.CountBy == "" {
-		count, err := r.count(&request.Query)
-		if err != nil {
-			return nil, err
-		}
-		return &search.Result{Count: count, Version: r.version}, nil
-	}
 	found, err := r.matches(&request.Query)
 	if err != nil {
 		return nil, err
 	}
-	result := &search.Result{Count: int(found.GetCardinality()), Version: r.version}
+	result := &search.Result{Count: int(found.GetCardinality()), Version: r.state.version}
 	var rows []uint32
 	if request.Items {
-		if rows, result.Continue, err = e.page(r, kept, found, request); err != nil {
+		if rows, result.Continue, err = e.page(r, found, request); err != nil {
 			return nil, err
 		}
 		if result.Items, err = r.items(rows); err != nil {
@@ -110,7 +85,7 @@ func (e *Engine) Get(ctx context.Context, scope visibility.Scope, uid string) (*
 	if !found || !s.allows(scope, number) {
 		return nil, nil
 	}
-	r := &reader{state: s, ctx: ctx}
+	r := &reader{state: s, ctx: ctx, since: time.Now(), budget: e.newBudget()}
 	items, err := r.items([]uint32{number})
 	if err != nil {
 		return nil, err
@@ -119,10 +94,10 @@ func (e *Engine) Get(ctx context.Context, scope visibility.Scope, uid string) (*
 }
 
 // page returns the rows of the requested items, and the continue token for the next items.
-func (e *Engine) page(r *reader, kept *rankings, found *roaring.Bitmap, request *search.Request) ([]uint32, string, error) {
+func (e *Engine) page(r *reader, found *roaring.Bitmap, request *search.Request) ([]uint32, string, error) {
 	limit := request.Limit
 	if limit < 0 {
-		limit = r.rows.len()
+		limit = r.state.rows.len()
 	}
 	offset := max(0, request.Offset)
 	var from token
@@ -134,7 +109,11 @@ func (e *Engine) page(r *reader, kept *rankings, found *roaring.Bitmap, request 
 		offset = from.offset
 	}
 	if len(request.OrderBy) > 0 {
-		rows, more, err := r.ordered(kept, found, request.OrderBy, &from, offset, limit)
+		var after *token
+		if len(from.keys) > 0 {
+			after = &from
+		}
+		rows, more, err := r.ordered(found, request.OrderBy, after, offset, limit)
 		if err != nil || !more {
 			return rows, "", err
 		}
@@ -143,9 +122,9 @@ func (e *Engine) page(r *reader, kept *rankings, found *roaring.Bitmap, request 
 			return rows, e.tokens.encode(&from, request.OrderBy), nil
 		}
 		last := rows[len(rows)-1]
-		next := token{uid: r.uid(last)}
+		next := token{uid: r.state.uid(last)}
 		for _, order := range request.OrderBy {
-			next.keys = append(next.keys, r.sortKey(last, order.Property))
+			next.keys = append(next.keys, r.state.sortKey(last, order.Property))
 		}
 		return rows, e.tokens.encode(&next, request.OrderBy), nil
 	}
@@ -184,56 +163,26 @@ func (r *reader) items(rows []uint32) ([]search.Item, error) {
 	}
 	items := make([]search.Item, len(rows))
 	objects := make([]object, len(rows))
-	uids := make([]byte, 0, len(rows)*56)
-	ends := make([]int, len(rows))
 	for i, number := range rows {
 		if i%checkEvery == checkEvery-1 {
 			if err := r.pause(); err != nil {
 				return nil, err
 			}
 		}
-		at := r.rows.at(number)
-		c := r.clusterOf(at)
-		items[i] = search.Item{Cluster: c.name, Hub: r.classes.at(at.class).class.Hub, Version: at.version}
+		at := r.state.rows.at(number)
+		c := r.state.clusterOf(at)
+		items[i] = search.Item{UID: string(appendUIDText(nil, c.name, at.data)), Cluster: c.name, Hub: r.state.classes.at(at.class).class.Hub, Version: at.version}
 		objects[i] = object{state: r.state, data: at.data}
 		items[i].Object = &objects[i]
-		uids = appendUIDText(uids, c.name, at.data)
-		ends[i] = len(uids)
-	}
-	text := string(uids)
-	start := 0
-	for i := range items {
-		items[i].UID = text[start:ends[i]]
-		start = ends[i]
 	}
 	return items, nil
 }
 
-// scalar returns the text of a scalar property of a row, or false if the row has none.
-func (s *state) scalar(data, name string) (string, bool) {
-	id, known := s.propertyNames[name]
-	if !known {
-		return "", false
-	}
-	number := s.firstTerm(data, id)
-	if number == 0 {
-		return "", false
-	}
-	t := s.terms.at(number)
-	if s.fields.get(t.info().field()).kind >= query.Map {
-		return "", false
-	}
-	return t.text, true
-}
-
 // firstTerm returns the first term of a property in a row, or 0 if the row has none.
 func (s *state) firstTerm(data string, property uint32) uint32 {
-	for at := uidEnd(data); at < len(data); {
-		var number uint32
-		number, at = uvarint(data, at)
-		info := s.terms.at(number).info()
-		if s.fields.get(info.field()).property == property {
-			if info.empty() {
+	for number, t := range s.termsOf(data) {
+		if s.fields.get(t.info().field()).property == property {
+			if t.info().empty() {
 				return 0
 			}
 			return number
@@ -242,10 +191,14 @@ func (s *state) firstTerm(data string, property uint32) uint32 {
 	return 0
 }
 
-// nameOf returns the name of a row.
+// nameOf returns the name of a row, or "" if it has none.
 func (s *state) nameOf(data string) string {
-	name, _ := s.scalar(data, query.Name)
-	return name
+	if id, known := s.propertyNames[query.Name]; known {
+		if t := s.terms.at(s.firstTerm(data, id)); s.fields.get(t.info().field()).kind < query.Map {
+			return t.text
+		}
+	}
+	return ""
 }
 
 // kindOf returns the kind of a row from its term.

@@ -2,13 +2,12 @@ package embedded
 
 import (
 	"context"
-	"math/bits"
 	"runtime"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/RoaringBitmap/roaring/v2"
+	"k8s.io/utils/lru"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
@@ -22,23 +21,25 @@ type selection struct {
 
 // reader answers one question from one state.
 type reader struct {
-	*state
-	ctx context.Context
-	now time.Time
+	state *state
+	ctx   context.Context
+	now   time.Time
 	// scope contains the rows in the scope of the caller.
 	scope   *roaring.Bitmap
 	scopeID uint64
 	// scopeCost is the cost of reading all rows in the scope, or 0 if it is not known.
 	scopeCost int
-	keywords  *keywords
-	// since is the start of the last turn of the question.
+	// keys and times are the numbers of keys of maps and of times of the fleet, if the query has keywords.
+	keys, times int
+	// since is the start of the last turn of the question. ran is the length of its previous turns.
 	since time.Time
+	ran   time.Duration
 	// borrowed contains the buffers that return to the pool when the reader is closed.
 	borrowed []*[]uint64
 
-	// budget is the budget of the request, or nil for a lookup. spent is the cost of this question.
-	budget *search.Budget
-	spent  time.Duration
+	// budget is the budget of the request. keywords contains the keywords for which requests have paid.
+	budget   *search.Budget
+	keywords *lru.Cache
 	// turns is nil for a caller that need not wait. endTurn ends the turn of a long question.
 	turns   *turns
 	caller  string
@@ -61,25 +62,33 @@ func (r *reader) dense(limit int) dense {
 }
 
 func (r *reader) denseOf(b *roaring.Bitmap) dense {
-	d := r.dense(r.rows.len())
+	d := r.dense(r.state.rows.len())
 	b.WriteDenseTo(d)
 	return d
 }
 
-// turn is the time that a question runs before others have their turn.
-const turn = time.Millisecond
+const (
+	// turn is the time that a question runs before others have their turn.
+	turn = time.Millisecond
+	// longTime is the time after which a question waits for the turn of its caller.
+	longTime = 8 * time.Millisecond
+)
 
-// pause lets other goroutines run, so that short questions do not wait for long ones. It returns an error if the
-// context has ended.
+// pause lets other goroutines run, so that short questions do not wait for long ones. When the question becomes a long
+// one, it waits for its turn. It returns an error if the context has ended.
 func (r *reader) pause() error {
-	if now := time.Now(); now.Sub(r.since) > turn {
-		if !r.since.IsZero() {
-			runtime.Gosched()
-			now = time.Now()
-		}
-		r.since = now
+	if took := time.Since(r.since); took > turn {
+		r.ran += took
+		runtime.Gosched()
+		r.since = time.Now()
 	}
-	return r.ctx.Err()
+	if r.turns == nil || r.endTurn != nil || r.ran < longTime {
+		return r.ctx.Err()
+	}
+	var err error
+	r.endTurn, err = r.turns.take(r.ctx, r.caller)
+	r.since = time.Now()
+	return err
 }
 
 // close ends the turn, and returns memory to the pool.
@@ -119,27 +128,8 @@ func (u *union) add(s *postings) {
 // begin allocates rows.
 func (u *union) begin() {
 	if u.rows == nil {
-		u.rows, u.spare = u.reader.dense(u.reader.rows.len()), u.reader.dense(u.reader.rows.len())
+		u.rows, u.spare = u.reader.dense(u.reader.state.rows.len()), u.reader.dense(u.reader.state.rows.len())
 		u.rows.addRows(&u.first, u.spare)
-	}
-}
-
-// addTerms adds the rows of terms. It reads the postings of many terms ahead, so that the processor
-// waits for their memory only once.
-func (u *union) addTerms(terms []uint32) {
-	var sets [64]postings
-	if len(terms) > 1 {
-		u.begin()
-	}
-	for len(terms) > 0 {
-		n := min(len(terms), len(sets))
-		for i, number := range terms[:n] {
-			sets[i] = u.reader.terms.at(number).postings
-		}
-		for i := range sets[:n] {
-			u.add(&sets[i])
-		}
-		terms = terms[n:]
 	}
 }
 
@@ -151,179 +141,87 @@ func (u *union) bitmap() *roaring.Bitmap {
 	return roaring.FromDense(u.rows, true)
 }
 
-// cover knows which of the needed rows a union does not contain yet.
-type cover struct {
-	*union
-	rows dense
-	// passed is the number of words whose rows are all in the union.
-	passed int
-}
-
-// complete reports whether the union contains all needed rows.
-func (c *cover) complete() bool {
-	c.begin()
-	for c.passed < len(c.rows) && c.rows[c.passed]&^c.union.rows[c.passed] == 0 {
-		c.passed++
-	}
-	return c.passed == len(c.rows)
-}
-
-// count returns the number of needed rows that the union does not contain.
-func (c *cover) count() int {
-	if c.complete() {
-		return 0
-	}
-	n := 0
-	for i := c.passed; i < len(c.rows); i++ {
-		n += bits.OnesCount64(c.rows[i] &^ c.union.rows[i])
-	}
-	return n
-}
-
-// missing returns the needed rows that the union does not contain. No rows are needed afterwards.
-func (c *cover) missing() *roaring.Bitmap {
-	c.begin()
-	for i := range c.rows {
-		c.rows[i] &^= c.union.rows[i]
-	}
-	return roaring.FromDense(c.rows, true)
-}
-
 // matches returns the rows in the scope that match a query. They must not be changed.
 func (r *reader) matches(q *query.Query) (*roaring.Bitmap, error) {
-	c, err := r.conditions(q)
-	if err != nil {
+	if err := r.spend(r.costOfQuery(q)); err != nil {
 		return nil, err
 	}
-	return c.rows(r.scope), nil
-}
-
-// count returns the number of rows in the scope that match a query. If possible, it does not create
-// a set of them.
-func (r *reader) count(q *query.Query) (int, error) {
-	c, err := r.conditions(q)
-	if err != nil {
-		return 0, err
-	}
-	if len(c.unwanted) > 1 {
-		return int(c.rows(r.scope).GetCardinality()), nil
-	}
 	found := r.scope
-	last := len(c.wanted) - 1
-	for i, rows := range c.wanted {
-		if i == last && len(c.unwanted) == 0 {
-			return int(found.AndCardinality(rows)), nil
-		}
-		found = roaring.And(found, rows)
-	}
-	n := found.GetCardinality()
-	for _, rows := range c.unwanted {
-		n -= found.AndCardinality(rows)
-	}
-	return int(n), nil
-}
-
-// conditions contains the rows that each part of a query requires, and the rows that each part
-// excludes.
-type conditions struct{ wanted, unwanted []*roaring.Bitmap }
-
-// rows returns the rows of a scope that meet the conditions.
-func (c *conditions) rows(scope *roaring.Bitmap) *roaring.Bitmap {
-	found := scope
-	for _, rows := range c.wanted {
-		found = roaring.And(found, rows)
-	}
-	for i, rows := range c.unwanted {
-		if i == 0 {
-			found = roaring.And(found, found)
-		}
-		found.AndNot(rows)
-	}
-	return found
-}
-
-func (r *reader) conditions(q *query.Query) (conditions, error) {
-	var c conditions
-	if err := r.charge(r.boundOfQuery(q)); err != nil {
-		return c, err
-	}
-	words := make([]keyword, 0, len(q.Keywords))
-	for _, text := range q.Keywords {
-		if text != "" {
-			words = append(words, keyword{text, r.keptRows(text)})
-		}
-	}
-	if err := r.work(r.costOfQuery(q.Filters, words)); err != nil {
-		return c, err
-	}
 	for i := range q.Filters {
-		if err := r.pause(); err != nil {
-			return c, err
-		}
-		wanted, unwanted, isWanted, err := r.filter(&q.Filters[i])
+		wanted, unwanted, err := r.filter(&q.Filters[i])
 		if err != nil {
-			return c, err
+			return nil, err
 		}
-		if isWanted {
-			c.wanted = append(c.wanted, wanted)
+		if wanted != nil {
+			found = roaring.And(found, wanted)
 		}
 		if unwanted != nil {
-			c.unwanted = append(c.unwanted, unwanted)
+			found = roaring.And(found, found)
+			found.AndNot(unwanted)
 		}
 	}
-	// The rows within the scope that the previous parts require.
-	within, done := r.scope, 0
-	for _, word := range words {
-		if err := r.pause(); err != nil {
-			return c, err
-		}
-		if word.kept != nil {
-			c.wanted = append(c.wanted, word.kept)
+	for _, word := range q.Keywords {
+		if word == "" {
 			continue
 		}
-		for ; done < len(c.wanted); done++ {
-			within = roaring.And(within, c.wanted[done])
+		if err := r.pause(); err != nil {
+			return nil, err
 		}
-		rows, err := r.keyword(word.text, within)
+		rows, err := r.keyword(word, found)
 		if err != nil {
-			return c, err
+			return nil, err
 		}
-		c.wanted = append(c.wanted, rows)
+		found = roaring.And(found, rows)
 	}
-	return c, nil
+	return found, nil
 }
 
-// filter returns the rows for which one of the comparisons other than != holds, and the rows that a
-// != comparison excludes. Both may be nil.
-func (r *reader) filter(f *query.Filter) (wanted, unwanted *roaring.Bitmap, isWanted bool, err error) {
+// each calls visit with each row of a set, and pauses meanwhile.
+func (r *reader) each(rows *roaring.Bitmap, visit func(row uint32)) error {
+	visited := 0
+	var err error
+	rows.Iterate(func(row uint32) bool {
+		visit(row)
+		if visited++; visited%checkEvery == 0 {
+			err = r.pause()
+		}
+		return err == nil
+	})
+	return err
+}
+
+// filter returns the rows for which one of the comparisons other than != holds, or nil if there are none, and the rows
+// that a != comparison excludes, or nil.
+func (r *reader) filter(f *query.Filter) (wanted, unwanted *roaring.Bitmap, err error) {
 	yes, no := union{reader: r}, union{reader: r}
-	isUnwanted := false
+	isWanted, isUnwanted := false, false
 	var unread []comparisonTo
 	p := r.inScope(f.Property)
 	for i := range f.Comparisons {
-		c := &f.Comparisons[i]
 		if err := r.pause(); err != nil {
-			return nil, nil, false, err
+			return nil, nil, err
 		}
-		to := &yes
+		c := comparisonTo{&f.Comparisons[i], &yes}
 		if c.Op == query.NotEqual {
-			to, isUnwanted = &no, true
+			c.to, isUnwanted = &no, true
 		} else {
 			isWanted = true
 		}
 		if f.Property == query.Cluster {
-			r.matchClusters(c, to)
+			r.matchClusters(c)
 		} else if p != nil {
-			if cost := r.costOf(f.Property, c); r.costOfReadingScope(cost) < cost {
-				unread = append(unread, comparisonTo{c, to})
-			} else {
-				r.match(p, c, to)
+			done, err := r.match(p, c)
+			if err != nil {
+				return nil, nil, err
+			}
+			if !done {
+				unread = append(unread, c)
 			}
 		}
 	}
 	if len(unread) > 0 {
 		if err := r.readForFilter(p, unread); err != nil {
-			return nil, nil, false, err
+			return nil, nil, err
 		}
 	}
 	if isWanted {
@@ -332,16 +230,7 @@ func (r *reader) filter(f *query.Filter) (wanted, unwanted *roaring.Bitmap, isWa
 	if isUnwanted {
 		unwanted = no.bitmap()
 	}
-	return wanted, unwanted, isWanted, nil
-}
-
-// matchClusters adds the rows of the clusters whose name a comparison matches.
-func (r *reader) matchClusters(c *query.Comparison, to *union) {
-	for _, cluster := range r.clusters {
-		if c.MatchesLeaf(query.Cluster, query.String, query.Leaf{Text: cluster.name}, r.now) {
-			to.add(&cluster.rows)
-		}
-	}
+	return wanted, unwanted, nil
 }
 
 // comparisonTo is a comparison, and the union for the rows for which it holds.
@@ -350,21 +239,24 @@ type comparisonTo struct {
 	to *union
 }
 
+// matchClusters adds the rows of the clusters whose name a comparison matches.
+func (r *reader) matchClusters(c comparisonTo) {
+	for _, cluster := range r.state.clusters {
+		if c.MatchesLeaf(query.Cluster, query.String, query.Leaf{Text: cluster.name}, r.now) {
+			c.to.add(&cluster.rows)
+		}
+	}
+}
+
 // readForFilter adds the rows of the scope for which comparisons on a property hold. It reads their terms.
 func (r *reader) readForFilter(p *property, comparisons []comparisonTo) error {
 	for i := range comparisons {
 		comparisons[i].to.begin()
 	}
-	visited := 0
-	var err error
-	r.scope.Iterate(func(row uint32) bool {
-		data := r.rows.at(row).data
-		for at := uidEnd(data); at < len(data); {
-			var number uint32
-			number, at = uvarint(data, at)
-			t := r.terms.at(number)
-			f := r.fields.get(t.info().field())
-			if t.info().empty() || r.properties.get(f.property) != p {
+	return r.each(r.scope, func(row uint32) {
+		for _, t := range r.state.termsOf(r.state.rows.at(row).data) {
+			f := r.state.fields.get(t.info().field())
+			if t.info().empty() || r.state.properties.get(f.property) != p {
 				continue
 			}
 			leaf := query.Leaf{Key: f.key, Type: t.info().leaf(), Text: t.text}
@@ -374,24 +266,5 @@ func (r *reader) readForFilter(p *property, comparisons []comparisonTo) error {
 				}
 			}
 		}
-		if visited++; visited%checkEvery == 0 {
-			err = r.pause()
-		}
-		return err == nil
 	})
-	return err
-}
-
-// match adds the rows of the terms of a property for which a comparison holds.
-func (r *reader) match(p *property, c *query.Comparison, to *union) {
-	m := matcher{reader: r, property: p, comparison: c, to: to, pairs: strings.Contains(c.Text, "=")}
-	if !m.pairs && len(m.property.keys) > 0 {
-		m.keys()
-	}
-	switch c.Op {
-	case query.Less, query.LessOrEqual, query.Greater, query.GreaterOrEqual:
-		m.inOrder()
-	default:
-		m.equal()
-	}
 }

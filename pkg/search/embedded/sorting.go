@@ -1,12 +1,7 @@
 package embedded
 
 import (
-	"cmp"
-	"container/heap"
 	"slices"
-	"strings"
-	"time"
-	"unsafe"
 
 	"github.com/RoaringBitmap/roaring/v2"
 
@@ -14,225 +9,95 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// sortKey is a value by which rows are sorted. Its order equals the order of query.CompareTexts.
-type sortKey struct {
-	missing bool
-	rank    uint8
-	number  float64
-	at      time.Time
-	text    string
-}
-
-const (
-	rankNumber = iota
-	rankTime
-	rankText
-)
-
-func newSortKey(text string) sortKey {
-	if number, is := query.ParseNumber(text); is {
-		return sortKey{rank: rankNumber, number: number, text: text}
-	}
-	if at, is := query.ParseTime(text); is {
-		return sortKey{rank: rankTime, at: at, text: text}
-	}
-	return sortKey{rank: rankText, text: text}
-}
-
-// compare compares two keys. A missing key comes last in both directions.
-func (k *sortKey) compare(other *sortKey, descending bool) int {
-	if k.missing || other.missing {
-		switch {
-		case k.missing && other.missing:
-			return 0
-		case k.missing:
-			return 1
-		default:
-			return -1
-		}
-	}
-	order := cmp.Compare(k.rank, other.rank)
-	if order == 0 {
-		switch k.rank {
-		case rankNumber:
-			order = cmp.Compare(k.number, other.number)
-		case rankTime:
-			order = k.at.Compare(other.at)
-		default:
-			order = strings.Compare(k.text, other.text)
-		}
-	}
-	if descending {
-		return -order
-	}
-	return order
-}
-
-// sortKey returns the key of a row for a property, which is the key of its first leaf.
-func (s *state) sortKey(number uint32, name string) sortKey {
-	r := s.rows.at(number)
-	if name == query.Cluster {
-		return newSortKey(s.clusterOf(r).name)
-	}
-	id, known := s.propertyNames[name]
-	if !known {
-		return sortKey{missing: true}
-	}
-	first := s.firstTerm(r.data, id)
-	if first == 0 {
-		return sortKey{missing: true}
-	}
-	return s.termKey(first)
-}
-
-// termKey returns the sort key of a term.
-func (s *state) termKey(number uint32) sortKey {
-	t := s.terms.at(number)
-	if t.info().order() != orderText {
-		return newSortKey(t.text)
-	}
-	// A leaf without a key is sorted by its text, even in a map.
-	if f := s.fields.get(t.info().field()); f.kind == query.Map {
-		if f.key != "" {
-			return newSortKey(f.key + "=" + t.text)
-		}
-		return newSortKey(t.text)
-	}
-	return sortKey{rank: rankText, text: t.text}
-}
-
-// sorted is a row with its sort keys.
-type sorted struct {
-	row  uint32
-	keys []sortKey
-}
-
-// sorter sorts rows by properties, then by UID.
-type sorter struct {
-	*reader
-	by []search.Order
-	// after is the last row before the page, if the page is not the first.
-	after *token
-}
-
-func (o *sorter) keys(row uint32) sorted {
-	keys := make([]sortKey, len(o.by))
-	for i := range o.by {
-		keys[i] = o.sortKey(row, o.by[i].Property)
-	}
-	return sorted{row: row, keys: keys}
-}
-
-func (o *sorter) compare(a, b *sorted) int {
-	for i := range o.by {
-		if order := a.keys[i].compare(&b.keys[i], o.by[i].Descending); order != 0 {
-			return order
-		}
-	}
-	return o.compareUIDs(a.row, b.row)
-}
-
-// compareRow compares a row with the sort keys of another.
-func (o *sorter) compareRow(row uint32, other *sorted) int {
-	for i := range o.by {
-		key := o.sortKey(row, o.by[i].Property)
-		if order := key.compare(&other.keys[i], o.by[i].Descending); order != 0 {
-			return order
-		}
-	}
-	return o.compareUIDs(row, other.row)
-}
-
-// isAfter reports whether a row comes after the last row before the page.
-func (o *sorter) isAfter(a *sorted) bool {
-	if len(o.after.keys) == 0 {
-		return true
-	}
-	for i := range o.by {
-		if order := a.keys[i].compare(&o.after.keys[i], o.by[i].Descending); order != 0 {
-			return order > 0
-		}
-	}
-	return o.uid(a.row) > o.after.uid
-}
-
 // The costs of reading a row and a term, in nanoseconds.
 const (
 	rowCost  = 400
 	termCost = 60
 	// sortedBytes is the memory for a row that is sorted. sortKeyBytes is the memory for each of
 	// its keys.
-	sortedBytes, sortKeyBytes = 32, int(unsafe.Sizeof(sortKey{}))
+	sortedBytes, sortKeyBytes = 32, 56
 )
 
-// ordered returns a page of rows, and reports whether more rows exist. It selects the fastest
-// method: a ranking, a walk through the terms of the first property, or sorting the matching rows.
-func (r *reader) ordered(kept *rankings, found *roaring.Bitmap, by []search.Order, after *token, offset, limit int) ([]uint32, bool, error) {
-	o := sorter{reader: r, by: by, after: after}
+// sorter collects the rows of a page in an order. There are two methods. A walk through the terms of the first property, or
+// through the clusters, divides the rows into groups with equal values, which are sorted by the other properties, until
+// the page is full. So the page of a large fleet takes little more than the page. Few rows are sorted by their keys, because
+// a walk would pass many terms for each of them, and so are rows whose terms are in another order.
+type sorter struct {
+	reader *reader
+	// offset is the number of rows to skip. limit is the number of rows of the page.
+	offset, limit int
+	rows          []uint32
+}
+
+// ordered returns a page of rows, and reports whether more rows exist. after is the position of the last row before the
+// page, or nil.
+func (r *reader) ordered(found *roaring.Bitmap, by []search.Order, after *token, offset, limit int) ([]uint32, bool, error) {
 	total := int(found.GetCardinality())
-	if total == 0 {
-		return nil, false, nil
-	}
-	wanted := min(offset, total) + min(limit, total)
-	// The additional row shows whether more rows exist.
-	wanted = min(wanted, total) + 1
-	cost := total * rowCost
-	walked := r.walkable(by[0].Property)
-	if walked != nil {
-		if c := o.walkCost(walked, wanted, total); c < cost {
-			cost = c
-		} else {
-			walked = nil
-		}
-	}
-	if c := r.rankingCost(wanted, total); kept != nil && len(by) <= rankedOrders && c < cost {
-		if err := r.spend(c); err != nil {
-			return nil, false, err
-		}
-		k, err := kept.of(r, by)
-		if err != nil {
-			return nil, false, err
-		}
-		if k != nil {
-			return k.page(&o, found, offset, limit)
-		}
-	}
-	// The keys of all properties are read only for rows of the page.
-	if err := r.spend(cost + min(wanted, total)*(len(by)-1)*rowCost); err != nil {
+	o := &sorter{reader: r, offset: min(offset, total), limit: min(limit, total)}
+	if err := o.add(found, by, after); err != nil {
 		return nil, false, err
 	}
-	if err := r.hold(min(wanted, total) * (sortedBytes + len(by)*sortKeyBytes)); err != nil {
-		return nil, false, err
-	}
-	var top []sorted
-	var more bool
-	if walked != nil {
-		var err error
-		if top, more, err = o.walk(walked, found, offset, limit); err != nil {
-			return nil, false, err
+	return o.rows[:min(len(o.rows), o.limit)], len(o.rows) > o.limit, nil
+}
+
+// full reports whether the page and one additional row, which shows that more rows exist, are complete.
+func (o *sorter) full() bool { return len(o.rows) > o.limit }
+
+// wanted returns the number of rows that are still needed, including those to skip.
+func (o *sorter) wanted() int { return o.offset + o.limit + 1 - len(o.rows) }
+
+// add adds the rows of a set that come after a position, sorted by properties and then by UID.
+func (o *sorter) add(rows *roaring.Bitmap, by []search.Order, after *token) error {
+	count := int(rows.GetCardinality())
+	switch {
+	case count == 0 || o.full():
+		return nil
+	case after == nil && o.offset >= count:
+		o.offset -= count
+		return nil
+	case len(by) > 0 && by[0].Property == query.Cluster:
+		return o.byCluster(rows, by, after)
+	case len(by) > 0:
+		if p := o.reader.state.walkable(by[0].Property); p != nil && o.costOfWalk(p, count) < count*rowCost {
+			return o.walk(p, rows, by, after)
 		}
-	} else {
-		t := o.top(wanted)
-		if err := t.offerAll(found); err != nil {
-			return nil, false, err
+	}
+	return o.sort(rows, by, after)
+}
+
+// byCluster adds rows in the order of the names of their clusters.
+func (o *sorter) byCluster(rows *roaring.Bitmap, by []search.Order, after *token) error {
+	r := o.reader
+	if err := r.spend(coarse(len(r.state.clusters)) * termCost); err != nil {
+		return err
+	}
+	keys := make([]sortKey, len(r.state.clusters))
+	order := make([]int, len(r.state.clusters))
+	for i, c := range r.state.clusters {
+		keys[i], order[i] = newSortKey(c.name), i
+	}
+	slices.SortFunc(order, func(a, b int) int { return keys[a].compare(&keys[b], by[0].Descending) })
+	for len(order) > 0 && !o.full() {
+		key, group := &keys[order[0]], union{reader: r}
+		for len(order) > 0 && key.compare(&keys[order[0]], false) == 0 {
+			group.add(&r.state.clusters[order[0]].rows)
+			order = order[1:]
 		}
-		top = t.done()
-		top = top[min(offset, len(top)):]
-		more = len(top) > limit
-		top = top[:min(limit, len(top))]
+		if after != nil && key.compare(&after.keys[0], by[0].Descending) < 0 {
+			continue
+		}
+		if err := o.add(roaring.And(group.bitmap(), rows), by[1:], after.within(key)); err != nil {
+			return err
+		}
 	}
-	rows := make([]uint32, len(top))
-	for i := range top {
-		rows[i] = top[i].row
-	}
-	return rows, more, nil
+	return nil
 }
 
 // walkable returns a property if the order of its terms equals the order of rows. Otherwise it
 // returns nil.
 func (s *state) walkable(name string) *property {
 	id, known := s.propertyNames[name]
-	if !known || name == query.Cluster {
+	if !known {
 		return nil
 	}
 	if p := s.properties.get(id); p.inKeyOrder() {
@@ -241,50 +106,76 @@ func (s *state) walkable(name string) *property {
 	return nil
 }
 
-// walkCost estimates the cost of walking through terms until the wanted number of a total number of
-// rows is found.
-func (o *sorter) walkCost(p *property, wanted, total int) int {
+// termsOfWalk estimates the number of terms that a walk visits to find rows in a set of count rows.
+func (o *sorter) termsOfWalk(p *property, count int) int {
 	terms := rounded(p.terms())
-	visited := int(min(float64(terms), float64(terms)*float64(wanted)/float64(total)))
+	return int(min(float64(terms), float64(terms)*float64(o.wanted())/float64(count)))
+}
+
+// costOfWalk estimates the cost of a walk.
+func (o *sorter) costOfWalk(p *property, count int) int {
 	// All rows with the last value are read.
-	same := coarse(o.rows.len()) / terms
-	return visited*termCost + min(total, wanted+same)*rowCost
+	same := coarse(o.reader.state.rows.len()) / rounded(p.terms())
+	return o.termsOfWalk(p, count)*termCost + min(count, o.wanted()+same)*rowCost
 }
 
-// walk returns a page of rows in the order of the terms of the first property, and reports whether
-// more rows exist.
-func (o *sorter) walk(p *property, found *roaring.Bitmap, offset, limit int) ([]sorted, bool, error) {
-	w := walk{sorter: o, property: p, found: found, dense: o.denseOf(found), offset: offset, limit: limit}
-	w.distinct = p.distinct()
-	at := o.start(p)
-	for steps := 0; p.order.valid(at) && !w.full(); {
-		if steps++; steps%checkEvery == 0 && o.pause() != nil {
-			return nil, false, o.ctx.Err()
-		}
-		at = w.group(at)
-	}
-	if !w.full() {
-		w.take(o.without(p, found))
-	}
-	more := len(w.rows) > limit
-	return w.rows[:min(limit, len(w.rows))], more, o.ctx.Err()
-}
-
-// walk collects rows by walking through the terms of a property.
+// walk is a walk through the terms of the first of some properties.
 type walk struct {
-	*sorter
+	sorter   *sorter
 	property *property
-	found    *roaring.Bitmap
+	rows     *roaring.Bitmap
 	dense    dense
-	// distinct is true if no two terms have equal sort keys.
-	distinct bool
-	// offset is the remaining number of rows to skip.
-	offset, limit int
-	rows          []sorted
+	by       []search.Order
+	after    *token
+	// group contains the rows with the current value.
+	group []uint32
 }
 
-// full reports whether the page and one additional row are complete.
-func (w *walk) full() bool { return len(w.rows) > w.limit }
+// walk adds rows in the order of the terms of a property.
+func (o *sorter) walk(p *property, rows *roaring.Bitmap, by []search.Order, after *token) error {
+	r := o.reader
+	if err := r.spend(o.termsOfWalk(p, int(rows.GetCardinality())) * termCost); err != nil {
+		return err
+	}
+	w := &walk{sorter: o, property: p, rows: rows, dense: r.denseOf(rows), by: by, after: after}
+	at := w.start()
+	for steps := 1; p.order.valid(at) && !o.full(); steps++ {
+		if steps%checkEvery == 0 {
+			if err := r.pause(); err != nil {
+				return err
+			}
+		}
+		var err error
+		if at, err = w.next(at); err != nil {
+			return err
+		}
+	}
+	return o.add(w.without(), by[1:], after.within(&sortKey{missing: true}))
+}
+
+// start returns the first position that may contain rows of the page.
+func (w *walk) start() position {
+	order, descending := w.property.order, w.by[0].Descending
+	last := order.previous(order.end())
+	switch {
+	case w.after == nil && descending:
+		return last
+	case w.after == nil:
+		return position{}
+	case w.after.keys[0].missing:
+		return order.end()
+	}
+	key := &w.after.keys[0]
+	reached := order.search(func(number uint32) bool {
+		k := w.sorter.reader.state.termKey(number)
+		c := k.compare(key, false)
+		return c > 0 || c == 0 && !descending
+	})
+	if descending {
+		return order.previous(reached)
+	}
+	return reached
+}
 
 func (w *walk) advance(at position) position {
 	if w.by[0].Descending {
@@ -293,176 +184,153 @@ func (w *walk) advance(at position) position {
 	return w.property.order.next(at)
 }
 
-// group takes the rows of the terms with the sort key of a position, and returns the position after
-// these terms.
-func (w *walk) group(at position) position {
-	number := w.property.order.term(at)
-	t := w.terms.at(number)
-	next := w.advance(at)
-	if w.distinct && t.postings.many == nil {
-		if row := t.postings.one - 1; w.dense.has(row) {
-			w.single(row)
-		}
-		return next
+// next adds the rows of the terms with the sort key of a position, and returns the position after these terms.
+func (w *walk) next(at position) (position, error) {
+	o, order := w.sorter, w.property.order
+	w.group = w.group[:0]
+	first := order.term(at)
+	for order.valid(at) && o.reader.state.sameKey(first, order.term(at)) {
+		w.lead(order.term(at))
+		at = w.advance(at)
 	}
-	rows := union{reader: w.reader}
-	w.leading(t, number, &rows)
-	if !w.distinct {
-		first := w.termKey(number)
-		for w.property.order.valid(next) {
-			other := w.property.order.term(next)
-			if key := w.termKey(other); first.compare(&key, false) != 0 {
-				break
-			}
-			w.leading(w.terms.at(other), other, &rows)
-			next = w.advance(next)
-		}
+	key := o.reader.state.termKey(first)
+	after := w.after.within(&key)
+	switch {
+	case len(w.group) == 0:
+		return at, nil
+	case len(w.group) > 1 || after != nil:
+		return at, o.add(roaring.BitmapOf(w.group...), w.by[1:], after)
+	case o.offset > 0:
+		o.offset--
+	default:
+		o.rows = append(o.rows, w.group[0])
 	}
-	w.take(rows.bitmap())
-	return next
+	return at, o.reader.spend(rowCost)
 }
 
-// single takes the only row of a group.
-func (w *walk) single(row uint32) {
-	if len(w.after.keys) > 0 {
-		if key := w.keys(row); !w.isAfter(&key) {
-			return
-		}
-	}
-	if w.offset > 0 {
-		w.offset--
-		return
-	}
-	w.rows = append(w.rows, sorted{row: row})
-}
-
-// leading adds the rows of a term. If the term belongs to a map or list, it adds only rows whose
-// first term it is.
-func (w *walk) leading(t *term, number uint32, rows *union) {
-	f := w.fields.get(t.info().field())
-	if f.kind < query.Map {
-		rows.add(&t.postings)
-		return
-	}
+// lead adds the rows of a term to the group. If the term belongs to a map or list, it adds only rows whose first term it is.
+func (w *walk) lead(number uint32) {
+	r := w.sorter.reader
+	t := r.state.terms.at(number)
+	f := r.state.fields.get(t.info().field())
 	t.postings.each(func(row uint32) bool {
-		if w.dense.has(row) && w.firstTerm(w.rowData(row), f.property) == number {
-			rows.add(&postings{one: row + 1})
+		if w.dense.has(row) && (f.kind < query.Map || r.state.firstTerm(r.state.rows.at(row).data, f.property) == number) {
+			w.group = append(w.group, row)
 		}
 		return true
 	})
 }
 
-func (s *state) rowData(row uint32) string { return s.rows.at(row).data }
-
-// take takes the matching rows of a group.
-func (w *walk) take(group *roaring.Bitmap) {
-	group = roaring.And(group, w.found)
-	count := int(group.GetCardinality())
-	if count == 0 {
-		return
-	}
-	if len(w.after.keys) == 0 && w.offset >= count {
-		w.offset -= count
-		return
-	}
-	top := w.top(w.offset + w.limit + 1 - len(w.rows))
-	if top.offerAll(group) != nil {
-		return
-	}
-	taken := top.done()
-	passed := min(w.offset, len(taken))
-	w.offset -= passed
-	w.rows = append(w.rows, taken[passed:]...)
-}
-
-// start returns the first position that may contain rows of the page.
-func (o *sorter) start(p *property) position {
-	last := p.order.previous(p.order.end())
-	if len(o.after.keys) == 0 {
-		if o.by[0].Descending {
-			return last
+// without returns the rows that do not have the property, or have an empty one.
+func (w *walk) without() *roaring.Bitmap {
+	r := w.sorter.reader
+	id := r.state.propertyNames[w.property.name]
+	rest := r.denseOf(w.rows)
+	for i := range w.property.variants {
+		rows := &w.property.variants[i]
+		if kind := query.Type(i); kind != query.Map && kind != query.List {
+			rest.removeRows(rows)
+			continue
 		}
-		return position{}
-	}
-	key := &o.after.keys[0]
-	if key.missing {
-		return p.order.end()
-	}
-	if !o.by[0].Descending {
-		return p.order.search(func(number uint32) bool {
-			k := o.termKey(number)
-			return k.compare(key, false) >= 0
+		rows.each(func(row uint32) bool {
+			if w.dense.has(row) && r.state.firstTerm(r.state.rows.at(row).data, id) != 0 {
+				rest.clear(row)
+			}
+			return true
 		})
 	}
-	return p.order.previous(p.order.search(func(number uint32) bool {
-		k := o.termKey(number)
-		return k.compare(key, false) > 0
-	}))
-}
-
-// without returns the matching rows that do not have a property, or have an empty one.
-func (o *sorter) without(p *property, found *roaring.Bitmap) *roaring.Bitmap {
-	rest := o.denseOf(found)
-	for i := range p.variants {
-		rest.removeRows(&p.variants[i])
-	}
-	p.empties.each(func(row uint32) bool {
-		if found.Contains(row) {
-			rest.set(row)
-		}
-		return true
-	})
 	return roaring.FromDense(rest, true)
 }
 
-// topRows collects the first of the offered rows, in a heap with the last of them on top.
+// sort adds rows by reading their sort keys.
+func (o *sorter) sort(rows *roaring.Bitmap, by []search.Order, after *token) error {
+	r := o.reader
+	count := int(rows.GetCardinality())
+	wanted := min(o.wanted(), count)
+	// The keys of further properties are read only for rows of the page, and for rows with equal values.
+	if err := r.spend(count*rowCost + wanted*max(0, len(by)-1)*rowCost); err != nil {
+		return err
+	}
+	if err := r.hold(min(2*wanted, count) * (sortedBytes + len(by)*sortKeyBytes)); err != nil {
+		return err
+	}
+	top := &topRows{reader: r, by: by, after: after, limit: wanted, keys: make([]sortKey, 0, len(by))}
+	if err := r.each(rows, top.offer); err != nil {
+		return err
+	}
+	top.trim()
+	passed := min(o.offset, len(top.rows))
+	o.offset -= passed
+	for _, row := range top.rows[passed:] {
+		o.rows = append(o.rows, row.row)
+	}
+	return nil
+}
+
+// sorted is a row with its sort keys.
+type sorted struct {
+	row  uint32
+	keys []sortKey
+}
+
+// topRows collects the first of the offered rows.
 type topRows struct {
-	*sorter
-	limit int
-	rows  []sorted
+	reader *reader
+	by     []search.Order
+	after  *token
+	limit  int
+	// keys is a buffer for the keys of a row.
+	keys []sortKey
+	// rows are sorted from time to time, and the rows after the limit removed. last is then the last of them.
+	rows []sorted
+	last *sorted
 }
 
-func (o *sorter) top(limit int) *topRows { return &topRows{sorter: o, limit: limit} }
-
-func (t *topRows) Len() int           { return len(t.rows) }
-func (t *topRows) Less(i, j int) bool { return t.compare(&t.rows[i], &t.rows[j]) > 0 }
-func (t *topRows) Swap(i, j int)      { t.rows[i], t.rows[j] = t.rows[j], t.rows[i] }
-func (t *topRows) Push(x any)         { t.rows = append(t.rows, x.(sorted)) }
-func (t *topRows) Pop() any {
-	last := t.rows[len(t.rows)-1]
-	t.rows = t.rows[:len(t.rows)-1]
-	return last
-}
-
-// offer adds a row if it is one of the first rows.
-func (t *topRows) offer(row uint32) {
-	candidate := t.keys(row)
-	switch {
-	case !t.isAfter(&candidate):
-	case len(t.rows) < t.limit:
-		t.rows = append(t.rows, candidate)
-		if len(t.rows) == t.limit {
-			heap.Init(t)
-		}
-	case t.compare(&candidate, &t.rows[0]) < 0:
-		t.rows[0] = candidate
-		heap.Fix(t, 0)
+// trim sorts the rows, and removes the rows after the limit.
+func (t *topRows) trim() {
+	slices.SortFunc(t.rows, func(a, b sorted) int { return t.compare(&a, &b) })
+	if len(t.rows) >= t.limit {
+		t.rows = t.rows[:t.limit]
+		t.last = &t.rows[t.limit-1]
 	}
 }
 
-// offerAll offers all rows of a set.
-func (t *topRows) offerAll(rows *roaring.Bitmap) error {
-	offered := 0
-	rows.Iterate(func(row uint32) bool {
-		t.offer(row)
-		offered++
-		return offered%checkEvery != 0 || t.pause() == nil
-	})
-	return t.ctx.Err()
+func (t *topRows) compare(a, b *sorted) int {
+	for i := range t.by {
+		if order := a.keys[i].compare(&b.keys[i], t.by[i].Descending); order != 0 {
+			return order
+		}
+	}
+	return t.reader.state.compareUIDs(a.row, b.row)
 }
 
-// done returns the collected rows in order.
-func (t *topRows) done() []sorted {
-	slices.SortFunc(t.rows, func(a, b sorted) int { return t.compare(&a, &b) })
-	return t.rows
+// isAfter reports whether a row comes after the last row before the page.
+func (t *topRows) isAfter(row *sorted) bool {
+	if t.after == nil {
+		return true
+	}
+	for i := range t.by {
+		if order := row.keys[i].compare(&t.after.keys[i], t.by[i].Descending); order != 0 {
+			return order > 0
+		}
+	}
+	return t.reader.state.uid(row.row) > t.after.uid
+}
+
+// offer adds a row if it can be one of the first rows.
+func (t *topRows) offer(row uint32) {
+	candidate := sorted{row: row, keys: t.keys[:0]}
+	for i, order := range t.by {
+		candidate.keys = append(candidate.keys, t.reader.state.sortKey(row, order.Property))
+		if i == 0 && t.last != nil && candidate.keys[0].compare(&t.last.keys[0], order.Descending) > 0 {
+			return
+		}
+	}
+	if !t.isAfter(&candidate) || t.last != nil && t.compare(&candidate, t.last) >= 0 {
+		return
+	}
+	candidate.keys = slices.Clone(candidate.keys)
+	if t.rows = append(t.rows, candidate); len(t.rows) >= 2*t.limit {
+		t.trim()
+	}
 }

@@ -32,7 +32,6 @@ type dictionary struct {
 	// properties are indexed by propertyNames. That map is replaced when a property is added.
 	properties    vector[*property]
 	propertyNames map[string]uint32
-	sizes         *dictionarySizes
 }
 
 // resources contains the rows and their classes.
@@ -52,24 +51,20 @@ type resources struct {
 	// Scope follow the moves.
 	moved      []uint32
 	firstMoved uint64
-	// touched contains changes of properties of rows that did not move. It is kept like moved.
-	touched      []touch
-	firstTouched uint64
+	// changes is the number of changes of rows since the data were loaded.
+	changes int
 }
 
 // graph contains the edges between rows.
 type graph struct {
 	adjacency vector[[]end]
 	// relations are the types of edges.
-	relations     vector[string]
-	relationTable table
+	relations vector[string]
 }
 
 const (
 	// movedLimit is the minimum number of moves that are kept. The maximum is twice that number.
 	movedLimit = 1 << 16
-	// touchedLimit is the same limit for touched.
-	touchedLimit = 1 << 17
 )
 
 // nextMoved returns the number of the next move.
@@ -144,16 +139,12 @@ type property struct {
 	owner  uint64
 	name   string
 	hidden bool
-	// reserved is true if only the server may set the property.
-	reserved bool
 	// internal is true if no search returns or finds the property.
 	internal bool
 	// json is the name as a JSON string with a colon.
 	json string
 	// variants contains the rows whose property has a type. Times have their own variant.
 	variants [variantCount]postings
-	// empties contains the rows whose map or list has no leaves.
-	empties postings
 	// order contains all terms in the order of completions.
 	order ordered
 	// times contains the values of the rows that are times without fractions, in the form of

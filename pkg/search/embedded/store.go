@@ -29,8 +29,6 @@ const (
 	// discardedDir contains the files that were moved aside. It contains only the last file of each
 	// cluster.
 	discardedDir = "discarded"
-	// formerFile is the file of earlier formats.
-	formerFile = "search.db"
 
 	// stateSize is the size of the state file, which is overwritten in place. Its last bytes are a checksum.
 	stateSize = 256
@@ -72,9 +70,7 @@ type store struct {
 	// trusted is false if the machine has crashed since the data were written.
 	trusted bool
 	entries entryWriter
-	// places contains the positions of the latest entries of each kind, by key, while a file is
-	// read. content is a buffer for files.
-	places  [entryKinds]map[string]int
+	// content is a buffer for files.
 	content []byte
 	// mapping is the last mapping of a checkpoint, or empty.
 	mapping []byte
@@ -114,11 +110,7 @@ func (s *store) begin(boot string) error {
 	if err != nil {
 		return err
 	}
-	former, err := s.discardFormer()
-	if err != nil {
-		return err
-	}
-	s.trusted = known && !former && (s.Clean || boot != "" && s.Boot == boot)
+	s.trusted = known && (s.Clean || boot != "" && s.Boot == boot)
 	s.Boot, s.Clean = boot, false
 	if err := s.writeState(s.Version); err != nil {
 		return err
@@ -173,14 +165,6 @@ func (s *store) writeState(version uint64) error {
 	data = append(data, strings.Repeat(" ", padding)...)
 	_, err = s.lock.WriteAt(binary.BigEndian.AppendUint32(data, crc32.Checksum(data, sumTable)), 0)
 	return err
-}
-
-// discardFormer moves the data of an earlier format aside, and reports whether such data existed.
-func (s *store) discardFormer() (bool, error) {
-	if _, err := os.Stat(filepath.Join(s.dir, formerFile)); errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return true, s.discard(formerFile, errFormat)
 }
 
 // discard moves a file aside.
@@ -239,19 +223,19 @@ func (s *store) path(cluster string) string { return filepath.Join(s.dir, fileNa
 // write writes the changes of a transaction. After an error, the files of its clusters may contain
 // more than the published data, so the next write replaces them.
 func (s *store) write(t *transaction) error {
-	err := s.writeState(t.version)
+	err := s.writeState(t.state.version)
 	for id, changes := range t.journal.stored.clusters {
 		if err != nil {
 			break
 		}
-		c := t.clusters[id]
+		c := t.state.clusters[id]
 		if err = s.writeCluster(t, c, changes); err != nil {
 			err = fmt.Errorf("cluster %s: %w", c.name, err)
 		}
 	}
 	if err != nil {
 		for id := range t.journal.stored.clusters {
-			delete(s.files, t.clusters[id].name)
+			delete(s.files, t.state.clusters[id].name)
 		}
 	}
 	return err

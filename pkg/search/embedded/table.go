@@ -44,8 +44,8 @@ const (
 	tableMin    = 1 << 7
 )
 
-// find returns the number with the given hash for which is returns true.
-func (t *table) find(hash uint64, is func(number uint32) bool) (uint32, bool) {
+// find returns the number with the given hash for which same returns true.
+func (t *table) find(hash uint64, same func(number uint32) bool) (uint32, bool) {
 	if t.mask == 0 {
 		return 0, false
 	}
@@ -60,7 +60,7 @@ func (t *table) find(hash uint64, is func(number uint32) bool) (uint32, bool) {
 			if s.number == slotFree {
 				return 0, false
 			}
-			if s.hash == short && s.number != slotRemoved && is(s.number-1) {
+			if s.hash == short && s.number != slotRemoved && same(s.number-1) {
 				return s.number - 1, true
 			}
 		}

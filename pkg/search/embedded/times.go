@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"strings"
 	"time"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
@@ -9,18 +10,40 @@ import (
 // There are many times, and most of them differ, so walking through their terms is slow. Therefore
 // their values are also stored by row.
 const (
-	// timeBase makes all values positive. 0 means no time.
-	timeBase = 62_167_219_200 + 1
-	// secondsPerDay excludes leap seconds, like Unix time.
+	// yearZero is the number of seconds from the year 0 to the start of Unix time.
+	yearZero = 62_167_219_200
+	// secondsPerDay excludes leap seconds, like Unix time. lastDay is a day after those of most times.
 	secondsPerDay = 24 * 60 * 60
+	lastDay       = 2200 * 366
 )
 
-// timeValue returns a time in seconds since the year 0, plus one.
-func timeValue(at time.Time) int64 { return at.Unix() + timeBase }
+// timeValue returns a time in seconds since the year 0, plus one, because 0 means no time.
+func timeValue(at time.Time) int64 { return at.Unix() + yearZero + 1 }
 
 // timesByRow reports whether all times of a property are stored by row.
 func (p *property) timesByRow() bool {
 	return p.counts[orderTime>>4] > 0 && p.counts[orderOdd>>4] == 0 && p.variants[query.List].empty()
+}
+
+// storedByRow reports whether a term is a time that is stored by row.
+func (d *dictionary) storedByRow(t *term) bool {
+	return t.info().canonical() && d.fields.get(t.info().field()).kind == query.String
+}
+
+// indexTimes stores the times of all rows.
+func (s *state) indexTimes() {
+	for i := uint32(1); i < uint32(s.terms.len()); i++ {
+		t := s.terms.at(i)
+		if !s.storedByRow(t) {
+			continue
+		}
+		at, _ := query.ParseTime(t.text)
+		p := s.properties.get(s.fields.get(t.info().field()).property)
+		t.postings.each(func(row uint32) bool {
+			*p.times.edit(0, row) = timeValue(at)
+			return true
+		})
+	}
 }
 
 // addTimes adds the rows for whose times holds returns true.
@@ -67,42 +90,35 @@ const (
 // addTimesContaining adds the rows whose time contains a keyword. The keyword must not contain
 // characters on both sides of a T.
 func (u *union) addTimesContaining(p *property, keyword string) {
-	seconds := make([]int8, secondsPerDay)
-	// Most days are in the years from 1970 to 2100. The result is cached only for these days.
-	const lastDay = 131 * 366
-	days := make([]int8, lastDay)
-	inDay := func(day int64) bool {
-		return query.ContainsFold(time.Unix(day*secondsPerDay, 0).UTC().Format(layoutDay), keyword)
+	contain := func(layout string, unit, limit int64) func(number int64) bool {
+		return remembered(limit, func(number int64) bool {
+			return query.ContainsFold(time.Unix(number*unit-yearZero, 0).UTC().Format(layout), keyword)
+		})
 	}
+	inDay, inSecond := contain(layoutDay, secondsPerDay, lastDay), contain(layoutTime, 1, secondsPerDay)
+	ofDay := strings.Contains(keyword, "-")
 	u.addTimes(p, func(value int64) bool {
-		unix := value - timeBase
-		day, second := unix/secondsPerDay, unix%secondsPerDay
-		if second < 0 {
-			day, second = day-1, second+secondsPerDay
-		}
-		if day < 0 || day >= lastDay {
-			if inDay(day) {
-				return true
-			}
-		} else {
-			if days[day] == 0 {
-				days[day] = -1
-				if inDay(day) {
-					days[day] = 1
-				}
-			}
-			if days[day] > 0 {
-				return true
-			}
-		}
-		if seconds[second] == 0 {
-			seconds[second] = -1
-			if query.ContainsFold(time.Unix(second, 0).UTC().Format(layoutTime), keyword) {
-				seconds[second] = 1
-			}
-		}
-		return seconds[second] > 0
+		since := value - 1
+		return inDay(since/secondsPerDay) || !ofDay && inSecond(since%secondsPerDay)
 	})
+}
+
+// remembered returns a function that calls another one only once for each number below a limit.
+func remembered(limit int64, holds func(number int64) bool) func(number int64) bool {
+	const no, yes = 1, 2
+	results := make([]uint8, limit)
+	return func(number int64) bool {
+		if number >= limit {
+			return holds(number)
+		}
+		if results[number] == 0 {
+			results[number] = no
+			if holds(number) {
+				results[number] = yes
+			}
+		}
+		return results[number] == yes
+	}
 }
 
 // spansT reports whether a keyword contains characters on both sides of a T.

@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
-	"hash/fnv"
 	"math"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
@@ -17,6 +16,14 @@ type token struct {
 	keys   []sortKey
 	uid    string
 	offset int
+}
+
+// within returns the position among the rows whose first key is equal to a key, or nil if no row before the page has this key.
+func (t *token) within(key *sortKey) *token {
+	if t == nil || key.compare(&t.keys[0], false) != 0 {
+		return nil
+	}
+	return &token{keys: t.keys[1:], uid: t.uid}
 }
 
 const (
@@ -46,7 +53,7 @@ func (k *tokens) encode(t *token, by []search.Order) string {
 	if len(by) == 0 {
 		data = binary.BigEndian.AppendUint32([]byte{tokenRow}, t.row)
 	} else {
-		data = binary.BigEndian.AppendUint64([]byte{tokenKeys}, hashOrders(by))
+		data = appendText([]byte{tokenKeys}, orderName(by))
 		data = binary.AppendUvarint(data, uint64(t.offset))
 		data = appendText(data, t.uid)
 		for i := range t.keys {
@@ -73,7 +80,7 @@ func (k *tokens) parse(text string, by []search.Order) (token, error) {
 	switch {
 	case kind == tokenRow && len(by) == 0:
 		t.row = d.uint32()
-	case kind == tokenKeys && len(by) > 0 && d.uint64() == hashOrders(by):
+	case kind == tokenKeys && len(by) > 0 && d.text() == orderName(by):
 		t.offset = int(min(d.uvarint(), math.MaxInt32))
 		t.uid = d.text()
 		for range by {
@@ -95,17 +102,15 @@ func (k *tokens) parse(text string, by []search.Order) (token, error) {
 	return t, nil
 }
 
-func hashOrders(by []search.Order) uint64 {
-	h := fnv.New64a()
-	var data []byte
+// orderName returns a text that identifies an order.
+func orderName(by []search.Order) string {
+	var text []byte
 	for _, order := range by {
-		data = appendText(data, order.Property)
+		direction := byte(0)
 		if order.Descending {
-			data = append(data, 1)
-		} else {
-			data = append(data, 0)
+			direction = 1
 		}
+		text = append(appendText(text, order.Property), direction)
 	}
-	h.Write(data)
-	return h.Sum64()
+	return string(text)
 }

@@ -19,10 +19,13 @@ type writer struct {
 // changes.
 func newWriter(s *state, transactions uint64) *writer {
 	dictionary := newDictionaryMemory(s)
-	w := &writer{transactions: transactions, dictionary: dictionary, free: newFreeList(s), graph: graphMemory{relationEdges: s.countRelations()}}
-	for i, edges := range w.graph.relationEdges {
+	graph := graphMemory{relationEdges: s.countRelations(), numbers: map[string]uint32{}}
+	w := &writer{transactions: transactions, dictionary: dictionary, free: newFreeList(s), graph: graph}
+	for i, edges := range graph.relationEdges {
 		if edges == 0 {
 			w.free.add(relationNumbers, uint32(i))
+		} else {
+			graph.numbers[s.relations.get(uint32(i))] = uint32(i)
 		}
 	}
 	return w
@@ -30,7 +33,7 @@ func newWriter(s *state, transactions uint64) *writer {
 
 // transaction changes a copy of a state. Each of its writers changes one part of the copy.
 type transaction struct {
-	state
+	state   state
 	id      uint64
 	writer  *writer
 	journal journal
@@ -46,13 +49,12 @@ type transaction struct {
 func (w *writer) begin(s *state) *transaction {
 	w.transactions++
 	t := &transaction{state: *s, id: w.transactions, writer: w, journal: journal{recording: true}}
-	t.state.dictionary.sizes = &dictionarySizes{}
 	t.dict = &dictionaryWriter{
 		dictionary: &t.state.dictionary, dictionaryMemory: w.dictionary, id: t.id, free: w.free, fresh: map[uint32][]uint32{},
 	}
 	t.index = &indexer{dictionaryWriter: t.dict, indexerMemory: &w.index}
 	t.rowWriter = &rowWriter{
-		state: &t.state, rowMemory: &w.rows, id: t.id, free: w.free, encoder: encoder{dictionaryWriter: t.dict}, index: t.index,
+		state: &t.state, rowMemory: &w.rows, id: t.id, free: w.free, dict: t.dict, index: t.index,
 		class: &classWriter{resources: &t.state.resources, id: t.id, free: w.free}, journal: &t.journal,
 	}
 	t.edges = &graphWriter{graph: &t.state.graph, graphMemory: &w.graph, id: t.id, free: w.free, rows: t.rowWriter}
@@ -66,11 +68,6 @@ func (t *transaction) prepare(write func() error) error {
 	for id := range t.dict.fresh {
 		t.dict.editProperty(id)
 	}
-	if len(t.dict.trigramTerms.pairs) < manyPairs {
-		t.dict.flushTrigrams()
-		t.dict.order()
-		return write()
-	}
 	// None of these functions reads data that another one changes.
 	var wait sync.WaitGroup
 	wait.Go(t.dict.flushTrigrams)
@@ -82,15 +79,9 @@ func (t *transaction) prepare(write func() error) error {
 
 // finish removes unused data before the state is published.
 func (t *transaction) finish() {
-	t.dict.removeUnused(t.version)
-	t.index.termRows.shrink()
-	t.index.variantRows.shrink()
-	if len(t.moved) > 2*movedLimit {
-		t.firstMoved += uint64(len(t.moved) - movedLimit)
-		t.moved = slices.Clone(t.moved[len(t.moved)-movedLimit:])
-	}
-	if len(t.touched) > 2*touchedLimit {
-		t.firstTouched += uint64(len(t.touched) - touchedLimit)
-		t.touched = slices.Clone(t.touched[len(t.touched)-touchedLimit:])
+	t.dict.removeUnused(t.state.version)
+	if len(t.state.moved) > 2*movedLimit {
+		t.state.firstMoved += uint64(len(t.state.moved) - movedLimit)
+		t.state.moved = slices.Clone(t.state.moved[len(t.state.moved)-movedLimit:])
 	}
 }

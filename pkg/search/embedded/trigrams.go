@@ -102,16 +102,6 @@ func (s *state) containing(piece string) *roaring.Bitmap {
 		sets = append(sets, set)
 	}
 	slices.SortFunc(sets, func(a, b postings) int { return a.count() - b.count() })
-	if least := &sets[0]; least.many == nil || least.many.bitmap == nil {
-		found := roaring.New()
-		least.each(func(number uint32) bool {
-			if !slices.ContainsFunc(sets[1:], func(other postings) bool { return !other.contains(number) }) {
-				found.Add(number)
-			}
-			return true
-		})
-		return found
-	}
 	found := sets[0].asBitmap()
 	for i := range sets[1:] {
 		found = roaring.And(found, sets[1+i].asBitmap())

@@ -3,6 +3,7 @@ package embedded
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 )
 
@@ -78,23 +79,10 @@ func (t *turns) nextLocked() {
 
 // leaveLocked removes a question that no longer waits.
 func (t *turns) leaveLocked(caller string, granted chan struct{}) {
-	queue := t.waiting[caller]
-	for i := range queue {
-		if queue[i] != granted {
-			continue
-		}
-		queue = append(append([]chan struct{}{}, queue[:i]...), queue[i+1:]...)
-		break
-	}
-	if len(queue) > 0 {
-		t.waiting[caller] = queue
+	rest := slices.DeleteFunc(t.waiting[caller], func(other chan struct{}) bool { return other == granted })
+	if t.waiting[caller] = rest; len(rest) > 0 {
 		return
 	}
 	delete(t.waiting, caller)
-	for i := range t.callers {
-		if t.callers[i] == caller {
-			t.callers = append(append([]string{}, t.callers[:i]...), t.callers[i+1:]...)
-			return
-		}
-	}
+	t.callers = slices.DeleteFunc(t.callers, func(other string) bool { return other == caller })
 }

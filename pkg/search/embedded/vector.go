@@ -96,13 +96,6 @@ func (v *vector[T]) editLeaf(transaction uint64, i uint32) *[leafSize]T {
 	return &l.elements
 }
 
-// setLeaf sets a leaf, which must not be changed afterwards.
-func (v *vector[T]) setLeaf(first uint32, l *leaf[T]) {
-	v.editLeaf(0, first)
-	v.pages[first>>(leafBits+pageBits)].leaves[first>>leafBits&(pageSize-1)] = l
-	v.length = max(v.length, int(first)+leafSize)
-}
-
 // each calls f with each leaf that was set, and the index of its first element.
 func (v *vector[T]) each(f func(first uint32, elements *[leafSize]T)) {
 	for i, p := range v.pages {

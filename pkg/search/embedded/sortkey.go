@@ -1,0 +1,112 @@
+package embedded
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+)
+
+// sortKey is a value by which rows are sorted. Its order equals the order of query.CompareTexts.
+type sortKey struct {
+	missing bool
+	rank    uint8
+	number  float64
+	at      time.Time
+	text    string
+}
+
+const (
+	rankNumber = iota
+	rankTime
+	rankText
+)
+
+func newSortKey(text string) sortKey {
+	if number, ok := query.ParseNumber(text); ok {
+		return sortKey{rank: rankNumber, number: number, text: text}
+	}
+	if at, ok := query.ParseTime(text); ok {
+		return sortKey{rank: rankTime, at: at, text: text}
+	}
+	return sortKey{rank: rankText, text: text}
+}
+
+// compare compares two keys. A missing key comes last in both directions.
+func (k *sortKey) compare(other *sortKey, descending bool) int {
+	if k.missing || other.missing {
+		switch {
+		case k.missing && other.missing:
+			return 0
+		case k.missing:
+			return 1
+		default:
+			return -1
+		}
+	}
+	order := cmp.Compare(k.rank, other.rank)
+	if order == 0 {
+		switch k.rank {
+		case rankNumber:
+			order = cmp.Compare(k.number, other.number)
+		case rankTime:
+			order = k.at.Compare(other.at)
+		default:
+			order = strings.Compare(k.text, other.text)
+		}
+	}
+	if descending {
+		return -order
+	}
+	return order
+}
+
+// sortKey returns the key of a row for a property, which is the key of its first leaf.
+func (s *state) sortKey(number uint32, name string) sortKey {
+	r := s.rows.at(number)
+	if name == query.Cluster {
+		return newSortKey(s.clusterOf(r).name)
+	}
+	id, known := s.propertyNames[name]
+	if !known {
+		return sortKey{missing: true}
+	}
+	first := s.firstTerm(r.data, id)
+	if first == 0 {
+		return sortKey{missing: true}
+	}
+	return s.termKey(first)
+}
+
+// termKey returns the sort key of a term.
+func (s *state) termKey(number uint32) sortKey {
+	t := s.terms.at(number)
+	if t.info().order() != orderText {
+		return newSortKey(t.text)
+	}
+	// A leaf without a key is sorted by its text, even in a map.
+	if f := s.fields.get(t.info().field()); f.kind == query.Map {
+		if f.key != "" {
+			return newSortKey(f.key + "=" + t.text)
+		}
+		return newSortKey(t.text)
+	}
+	return sortKey{rank: rankText, text: t.text}
+}
+
+// sameKey reports whether two terms have the same sort key.
+func (s *state) sameKey(a, b uint32) bool {
+	ta, tb := s.terms.at(a), s.terms.at(b)
+	if ta.info() == tb.info() && ta.info().order() == orderText {
+		// Different terms of a field have different texts, which are far apart in memory.
+		return a == b
+	}
+	ka, kb := s.termKey(a), s.termKey(b)
+	return ka.compare(&kb, false) == 0
+}
+
+// inKeyOrder reports whether the order of the terms equals the order of their sort keys.
+func (p *property) inKeyOrder() bool {
+	return p.counts[orderOdd>>4] == 0 && (p.counts[orderTime>>4] == 0 || p.counts[orderText>>4] == 0) && p.emptyKeys == 0
+}
