@@ -28,7 +28,7 @@ type Agent struct {
 func (c CompletedConfig) New() (*Agent, error) {
 	a := &Agent{config: c}
 	if c.Registration != nil {
-		c.Registration.Stuck, c.Registration.Retained = a.stuck, a.retained
+		c.Registration.Retained = a.retained
 		var err error
 		a.registrar, err = membership.New(*c.Registration)
 		return a, err
@@ -58,15 +58,6 @@ func (a *Agent) Ready() error {
 		return errors.New("the agent is starting")
 	}
 	return s.ready()
-}
-
-// stuck returns an error that names the objects from which workers do not return, or nil if
-// there are none.
-func (a *Agent) stuck() error {
-	if s := a.session.Load(); s != nil {
-		return s.stuck()
-	}
-	return nil
 }
 
 // Run runs the agent until ctx ends or a part fails, and returns when all parts have ended.

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -19,6 +18,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 // session contains the controllers that run while the hub accepts the cluster.
@@ -98,16 +98,6 @@ func (c CompletedConfig) agentID(hash string) string {
 	return c.AgentID
 }
 
-// stuck returns an error that names the objects from which workers do not return, or nil if
-// there are none.
-func (s *session) stuck() error {
-	errs := []error{s.accounts.Stuck(), s.namespaces.Stuck()}
-	if s.works != nil {
-		errs = append(errs, s.works.Stuck())
-	}
-	return errors.Join(errs...)
-}
-
 // ready returns an error with the reason why the session is not ready, or nil.
 func (s *session) ready() error {
 	if s.works != nil && !s.prepared.Load() {
@@ -126,7 +116,7 @@ func (s *session) ready() error {
 	if s.inventory != nil && !s.inventory.Synced() && !s.inventory.Unserved() {
 		return fmt.Errorf("waiting to report the resources of the managed cluster to the hub")
 	}
-	return s.stuck()
+	return reconcile.Stuck()
 }
 
 // run runs all controllers until ctx ends or one fails, and returns when all have ended. It returns

@@ -128,10 +128,6 @@ func (k *Keeper) Condition(name string) (metav1.Condition, bool) {
 	return condition, known
 }
 
-// Stuck returns an error that names the namespaces from which workers do not return, or nil
-// if there are none.
-func (k *Keeper) Stuck() error { return k.loop.Stuck() }
-
 // Run creates and labels namespaces until ctx ends. It returns when all its goroutines have ended.
 func (k *Keeper) Run(ctx context.Context) {
 	var running sync.WaitGroup

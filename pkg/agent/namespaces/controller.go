@@ -122,10 +122,6 @@ func (c *Controller) Synced() bool {
 // to watch them.
 func (c *Controller) Unserved() bool { return !c.reportInformer.HasSynced() && c.hubReports.Absent() }
 
-// Stuck returns an error that names the namespaces from which workers do not return, or nil if
-// there are none.
-func (c *Controller) Stuck() error { return c.loop.Stuck() }
-
 // Run reports namespaces until ctx ends. It returns when all its goroutines have ended.
 func (c *Controller) Run(ctx context.Context) error {
 	var running sync.WaitGroup

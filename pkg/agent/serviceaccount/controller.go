@@ -183,10 +183,6 @@ func (c *Controller) Synced() bool {
 // agent to watch them.
 func (c *Controller) Unserved() bool { return !c.ownerInformer.HasSynced() && c.hubAccounts.Absent() }
 
-// Stuck returns an error that names the accounts from which workers do not return, or nil if
-// there are none.
-func (c *Controller) Stuck() error { return c.loop.Stuck() }
-
 // Run reconciles accounts until ctx ends. It returns when all its goroutines have ended.
 func (c *Controller) Run(ctx context.Context) error {
 	var running sync.WaitGroup

@@ -37,7 +37,7 @@ func (p *pass) admit(ctx context.Context) (dynamic.Interface, error) {
 		p.soon(known.until.Sub(p.started))
 		return known.client, nil
 	}
-	client, err := p.executors.Admit(ctx, AdmitRequest{Work: p.work, Targets: targets})
+	client, err := p.Executors.Admit(ctx, AdmitRequest{Work: p.work, Targets: targets})
 	p.st.admitted, p.checked = admission{}, true
 	if !named {
 		return client, err
@@ -55,7 +55,7 @@ func (p *pass) admit(ctx context.Context) (dynamic.Interface, error) {
 // permissions just before the first write of the pass, or if they are unknown.
 func (p *pass) mayWrite(ctx context.Context) error {
 	if !p.checked {
-		if _, err := p.executors.Admit(ctx, AdmitRequest{Work: p.work, Targets: targets(p.work, p.items)}); err != nil {
+		if _, err := p.Executors.Admit(ctx, AdmitRequest{Work: p.work, Targets: targets(p.work, p.items)}); err != nil {
 			p.denied = err
 			return err
 		}
@@ -70,9 +70,9 @@ func (p *pass) mayWrite(ctx context.Context) error {
 func (p *pass) recheck(ctx context.Context, it *decide.Item) error {
 	all := targets(p.work, p.items)
 	own := slices.DeleteFunc(slices.Clone(all), func(target Target) bool { return target.Ordinal != it.Ordinal })
-	_, err := p.executors.Admit(ctx, AdmitRequest{Work: p.work, Targets: own, Fresh: true})
+	_, err := p.Executors.Admit(ctx, AdmitRequest{Work: p.work, Targets: own, Fresh: true})
 	if errors.As(err, new(*Refusal)) {
-		_, err = p.executors.Admit(ctx, AdmitRequest{Work: p.work, Targets: all, Fresh: true})
+		_, err = p.Executors.Admit(ctx, AdmitRequest{Work: p.work, Targets: all, Fresh: true})
 	}
 	return err
 }

@@ -36,7 +36,7 @@ func (c *Controller) patchWork(ctx context.Context, st *workState, work *workv1.
 	if err != nil {
 		return nil, err
 	}
-	patched, err := c.hub.WorkV1().ManifestWorks(c.clusterName).Patch(ctx, work.Name, types.MergePatchType, patch, metav1.PatchOptions{}, subresources...)
+	patched, err := c.Hub.WorkV1().ManifestWorks(c.ClusterName).Patch(ctx, work.Name, types.MergePatchType, patch, metav1.PatchOptions{}, subresources...)
 	if err != nil {
 		return nil, err
 	}
@@ -92,19 +92,15 @@ func (c *Controller) setStatus(ctx context.Context, st *workState, work *workv1.
 	ctx, _ = tracing.WithBudget(ctx, reportSpans)
 	ctx, span := tracing.Start(ctx, "Report status")
 	_, err := c.patchWork(ctx, st, work, map[string]any{"metadata": map[string]any{"uid": work.UID}, "status": status}, "status")
-	if err != nil {
-		tracing.End(span, reasonOf(err))
-		return err
-	}
-	tracing.End(span, "")
-	return nil
+	tracing.End(span, tracing.Reason(err))
+	return err
 }
 
 // workGone reports whether a ManifestWork does not exist on the hub. A response that does not
 // concern the ManifestWork is an error, such as the response of a hub that does not serve the
 // resource.
 func (c *Controller) workGone(ctx context.Context, name string) (bool, error) {
-	_, err := c.hub.WorkV1().ManifestWorks(c.clusterName).Get(ctx, name, metav1.GetOptions{})
+	_, err := c.Hub.WorkV1().ManifestWorks(c.ClusterName).Get(ctx, name, metav1.GetOptions{})
 	if err == nil {
 		return false, nil
 	}

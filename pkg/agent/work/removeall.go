@@ -21,7 +21,7 @@ import (
 // the AppliedManifestWorks. It sends no request to the hub. It returns an error as long as objects
 // remain, and must then be called again. The controller must not run at the same time.
 func (c *Controller) RemoveAll(ctx context.Context) error {
-	records, err := c.managed.WorkV1().AppliedManifestWorks().List(ctx, metav1.ListOptions{})
+	records, err := c.Managed.WorkV1().AppliedManifestWorks().List(ctx, metav1.ListOptions{})
 	if apierrors.IsNotFound(err) {
 		// Without the CRD, no ManifestWork was ever applied.
 		return nil
@@ -32,10 +32,10 @@ func (c *Controller) RemoveAll(ctx context.Context) error {
 	var mu sync.Mutex
 	var errs []error
 	workers := errgroup.Group{}
-	workers.SetLimit(c.workers)
+	workers.SetLimit(c.Workers)
 	for i := range records.Items {
 		record := &records.Items[i]
-		if record.Spec.HubHash != c.hubHash || record.Spec.AgentID != c.agentID || record.Name != c.recordName(record.Spec.ManifestWorkName) || !c.ours(record) {
+		if record.Spec.HubHash != c.HubHash || record.Spec.AgentID != c.AgentID || record.Name != c.recordName(record.Spec.ManifestWorkName) || !c.ours(record) {
 			continue
 		}
 		workers.Go(func() error {
@@ -80,7 +80,7 @@ func (c *Controller) removeRecord(ctx context.Context, record *workv1.AppliedMan
 // can delete the cluster without waiting for the agent. If the hub denies the agent access, it
 // returns nil.
 func (c *Controller) RemoveFinalizers(ctx context.Context) error {
-	works, err := c.hub.WorkV1().ManifestWorks(c.clusterName).List(ctx, metav1.ListOptions{})
+	works, err := c.Hub.WorkV1().ManifestWorks(c.ClusterName).List(ctx, metav1.ListOptions{})
 	if noAccess(err) {
 		return nil
 	}

@@ -10,11 +10,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/decide"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/status"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/tracing"
 )
 
 // failedAll returns the results of items if no item was applied.
@@ -55,23 +55,14 @@ func (c *Controller) reportDeleting(ctx context.Context, st *workState, work *wo
 	return c.setStatus(ctx, st, work, updated)
 }
 
-// knownReasons are the values of a label. Admission webhooks of the managed cluster may return any other reason.
-var knownReasons = sets.New(
-	metav1.StatusReasonUnauthorized, metav1.StatusReasonForbidden, metav1.StatusReasonNotFound, metav1.StatusReasonAlreadyExists,
-	metav1.StatusReasonConflict, metav1.StatusReasonGone, metav1.StatusReasonInvalid, metav1.StatusReasonServerTimeout,
-	metav1.StatusReasonStoreReadError, metav1.StatusReasonTimeout, metav1.StatusReasonTooManyRequests, metav1.StatusReasonBadRequest,
-	metav1.StatusReasonMethodNotAllowed, metav1.StatusReasonNotAcceptable, metav1.StatusReasonRequestEntityTooLarge,
-	metav1.StatusReasonUnsupportedMediaType, metav1.StatusReasonInternalError, metav1.StatusReasonExpired, metav1.StatusReasonServiceUnavailable,
-)
-
 // reasonOf returns the label of an error in the metric of apply errors: the reason of the API
 // error, or Unreachable or Other.
 func reasonOf(err error) string {
-	if reason := apierrors.ReasonForError(err); knownReasons.Has(reason) {
-		return string(reason)
-	}
 	if isConnectionError(err) {
 		return "Unreachable"
+	}
+	if reason := tracing.Reason(err); reason != "Error" {
+		return reason
 	}
 	return "Other"
 }
