@@ -66,7 +66,7 @@ func (l *lane[T]) next(eligible func(tenant string) bool) (item T, ok bool) {
 // fewer each, and the last idle workers are reserved for tenants that have none.
 func (l *lane[T]) hasWorker(tenant string) bool {
 	held, idle := l.held[tenant], l.workers-l.busy
-	return idle > 0 && (held == 0 || held < l.workersPerTenant && 2*held < idle)
+	return held == 0 || held < l.workersPerTenant && 2*held < idle
 }
 
 // count changes the number of busy workers.

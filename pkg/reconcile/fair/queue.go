@@ -159,6 +159,9 @@ func (q *Queue[T]) Serve(ctx context.Context, handle func(ctx context.Context, i
 // also takes items of the priority lane, but not the reverse. The caller must hold mu.
 func (q *Queue[T]) next(worker int) (item T, ok bool) {
 	workers := &q.lanes[worker]
+	if workers.busy == workers.workers {
+		return item, false
+	}
 	if item, ok = workers.next(workers.hasWorker); !ok && worker == ordinaryLane {
 		item, ok = q.lanes[priorityLane].next(workers.hasWorker)
 	}
