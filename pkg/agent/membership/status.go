@@ -63,18 +63,15 @@ const (
 
 var clusterClaims = schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1alpha1", Resource: "clusterclaims"}
 
-// reporter writes the status of the ManagedCluster.
 type reporter struct {
 	*membership
 	nodes cache.SharedIndexInformer
 	// namespaces creates and labels the namespaces that the hub requires.
 	namespaces *managednamespaces.Keeper
 	// due is signalled to report immediately.
-	due    chan struct{}
-	logged complaint
+	due chan struct{}
 }
 
-// observed is the observed state of a managed cluster.
 type observed struct {
 	available, workers    metav1.Condition
 	retained              metav1.Condition
@@ -161,7 +158,6 @@ func namespaceReport(listed []clusterv1.ClusterSetManagedNamespaceConfig, condit
 	return report
 }
 
-// keepResources keeps only the fields of a node that the reporter uses.
 func keepResources(object any) (any, error) {
 	node, ok := object.(*corev1.Node)
 	if !ok {
@@ -174,40 +170,23 @@ func keepResources(object any) (any, error) {
 	}, nil
 }
 
-// run reports until ctx ends.
 func (r *reporter) run(ctx context.Context) {
-	logger := klog.FromContext(ctx)
 	if err := r.nodes.SetTransform(keepResources); err != nil {
-		logger.Error(err, "Failed to watch nodes")
+		klog.FromContext(ctx).Error(err, "Failed to watch nodes")
 		return
 	}
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	watching.Go(func() { r.nodes.RunWithContext(ctx) })
 	watching.Go(func() { r.followNamespaces(ctx) })
-	retries := backoff(firstPause, mostPause)
-	for {
+	period := func() time.Duration { return wait.Jitter(statusPeriod, 0.5) }
+	repeat(ctx, "Failed to report the status of the cluster", period, mostPause, r.due, func(ctx context.Context) error {
 		err := r.report(ctx, r.observe(ctx))
-		if ctx.Err() != nil {
-			return
-		}
-		delay := wait.Jitter(statusPeriod, 0.5)
-		if err == nil {
-			retries = backoff(firstPause, mostPause)
-		} else {
-			delay = retries.Step()
-			r.suspect(err)
-		}
-		if r.logged.differs(err) {
-			logger.Info("Failed to report the status of the cluster", "err", err, "retryAfter", delay)
-		}
-		if !pause(ctx, delay, r.due) {
-			return
-		}
-	}
+		r.suspect(err)
+		return err
+	})
 }
 
-// observe reads the state of the managed cluster.
 func (r *reporter) observe(ctx context.Context) *observed {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -288,7 +267,6 @@ func add(to clusterv1.ResourceList, resources corev1.ResourceList) {
 	}
 }
 
-// claims returns the claims of the cluster by name, and reports whether they are known.
 func (r *reporter) claims(ctx context.Context, version string) ([]clusterv1.ManagedClusterClaim, bool) {
 	values := map[string]string{}
 	system, err := r.config.Managed.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
@@ -366,7 +344,6 @@ func (r *reporter) report(ctx context.Context, seen *observed) error {
 	})
 }
 
-// on returns a status with the observed state.
 func (seen *observed) on(before clusterv1.ManagedClusterStatus) clusterv1.ManagedClusterStatus {
 	status := *before.DeepCopy()
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
