@@ -23,7 +23,7 @@ import (
 
 // session contains the controllers that run while the hub accepts the cluster.
 type session struct {
-	config CompletedConfig
+	config *completedConfig
 	// works is nil if ManifestWorks are disabled.
 	works      *work.Controller
 	accounts   *serviceaccount.Controller
@@ -38,7 +38,7 @@ type session struct {
 
 // newSession returns a session with a hub. It makes no request. The hash identifies the hub on
 // the managed cluster. latest returns the last known own ManagedCluster, and may be nil.
-func (c CompletedConfig) newSession(hub *rest.Config, hash string, latest func() *clusterv1.ManagedCluster) (*session, error) {
+func (c *completedConfig) newSession(hub *rest.Config, hash string, latest func() *clusterv1.ManagedCluster) (*session, error) {
 	s := &session{config: c}
 	hub = c.traced(hub)
 	client, err := versioned.NewForConfig(hub)
@@ -91,14 +91,13 @@ func (c CompletedConfig) newSession(hub *rest.Config, hash string, latest func()
 }
 
 // agentID returns the identity of the agent, which defaults to the hash of the hub.
-func (c CompletedConfig) agentID(hash string) string {
+func (c *completedConfig) agentID(hash string) string {
 	if c.AgentID == "" {
 		return hash
 	}
 	return c.AgentID
 }
 
-// ready returns an error with the reason why the session is not ready, or nil.
 func (s *session) ready() error {
 	if s.works != nil && !s.prepared.Load() {
 		return fmt.Errorf("waiting for the CRD of AppliedManifestWorks on the managed cluster")
