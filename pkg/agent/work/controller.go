@@ -148,7 +148,6 @@ func New(config Config) (*Controller, error) {
 	return c, nil
 }
 
-// key returns the key of a ManifestWork in the loop.
 func (c *Controller) key(work string) cache.ObjectName {
 	return cache.ObjectName{Namespace: c.ClusterName, Name: work}
 }
@@ -186,7 +185,6 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// outcome is the result of a pass.
 type outcome struct {
 	// state is the state in the metric.
 	state string
@@ -198,7 +196,6 @@ type outcome struct {
 	partial bool
 }
 
-// class returns the scheduling class of an object of the loop.
 func (c *Controller) class(key cache.ObjectName) fair.Class {
 	work, _ := c.works.Get(key.Name) // the only error is that the informer does not contain it
 	return c.states.class(key, work)

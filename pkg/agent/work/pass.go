@@ -77,7 +77,6 @@ type pass struct {
 
 func (p *pass) soon(after time.Duration) { p.again = min(p.again, after) }
 
-// apply makes one pass over a ManifestWork that exists.
 func (c *Controller) apply(ctx context.Context, key cache.ObjectName, work *workv1.ManifestWork, st *workState, interrupted func() bool) (outcome, error) {
 	if st.generation != work.Generation {
 		st.generation, st.notBefore, st.refused = work.Generation, time.Time{}, time.Time{}
@@ -283,7 +282,6 @@ func (p *pass) removeLeft(ctx context.Context, record *workv1.AppliedManifestWor
 	return append(kept, remaining...), err
 }
 
-// forgetLeft removes the state of objects that no longer have a manifest.
 func (p *pass) forgetLeft() {
 	current := sets.New[decide.ObjectID]()
 	for _, it := range p.items {

@@ -23,7 +23,6 @@ import (
 
 // A record is the AppliedManifestWork of a ManifestWork. It lists the applied objects.
 
-// recordName returns the name of the record of a ManifestWork.
 func (c *Controller) recordName(work string) string { return c.HubHash + "-" + work }
 
 func (c *Controller) recordClient() workclient.AppliedManifestWorkInterface {
@@ -252,7 +251,6 @@ func (c *Controller) writeRecordStatus(ctx context.Context, st *workState, recor
 	return updated, nil
 }
 
-// dropRecord deletes a record whose objects are removed.
 func (c *Controller) dropRecord(ctx context.Context, st *workState, record *workv1.AppliedManifestWork) error {
 	if record.DeletionTimestamp == nil {
 		err := c.recordClient().Delete(ctx, record.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &record.UID}})

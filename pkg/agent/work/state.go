@@ -124,7 +124,6 @@ func (s *itemState) unbound() bool {
 	return decide.GuardReason(s.result.Err) == workv1.ReasonAppliedManifestRoleNotApplied
 }
 
-// states contains the state of every object of the loop.
 type states struct {
 	mu    sync.Mutex
 	works map[cache.ObjectName]*workState
@@ -147,7 +146,6 @@ func (s *states) getLocked(key cache.ObjectName) *workState {
 	return s.works[key]
 }
 
-// drop removes the state of an object that does not exist.
 func (s *states) drop(key cache.ObjectName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

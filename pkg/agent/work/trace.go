@@ -107,7 +107,6 @@ func (t *tracer) joins(work *workv1.ManifestWork, st *workState) bool {
 	return true
 }
 
-// tracedExecutors checks the access of executors in spans.
 type tracedExecutors struct{ Executors }
 
 // Admit implements Executors.
@@ -128,7 +127,6 @@ func (t tracedExecutors) Admit(ctx context.Context, request AdmitRequest) (dynam
 	return client, err
 }
 
-// traceItem attempts to apply an item in a span.
 func traceItem(ctx context.Context, it *decide.Item, attempt func(context.Context) error) error {
 	ctx, span := tracing.Start(ctx, "Apply object",
 		attribute.Int("manifest.ordinal", it.Ordinal),
