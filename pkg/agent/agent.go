@@ -17,7 +17,7 @@ import (
 
 // Agent connects one managed cluster to its hub.
 type Agent struct {
-	config CompletedConfig
+	config *completedConfig
 	// registrar is nil if the credentials on the hub are configured.
 	registrar *membership.Registrar
 	// session is the current session, or nil.
@@ -25,15 +25,18 @@ type Agent struct {
 }
 
 // New returns an agent. It makes no request.
-func (c CompletedConfig) New() (*Agent, error) {
-	a := &Agent{config: c}
+func (c *Config) New() (*Agent, error) {
+	completed, err := c.complete()
+	if err != nil {
+		return nil, err
+	}
+	a := &Agent{config: completed}
 	if c.Registration != nil {
-		c.Registration.Stuck, c.Registration.Retained = a.stuck, a.retained
-		var err error
+		c.Registration.Retained = a.retained
 		a.registrar, err = membership.New(*c.Registration)
 		return a, err
 	}
-	s, err := c.configuredSession()
+	s, err := completed.configuredSession()
 	if err != nil {
 		return nil, err
 	}
@@ -41,8 +44,7 @@ func (c CompletedConfig) New() (*Agent, error) {
 	return a, nil
 }
 
-// configuredSession returns a session with configured credentials.
-func (c CompletedConfig) configuredSession() (*session, error) {
+func (c *completedConfig) configuredSession() (*session, error) {
 	return c.newSession(c.Hub, HubHash(c.Hub.Host), nil)
 }
 
@@ -58,15 +60,6 @@ func (a *Agent) Ready() error {
 		return errors.New("the agent is starting")
 	}
 	return s.ready()
-}
-
-// stuck returns an error that names the objects from which workers do not return, or nil if
-// there are none.
-func (a *Agent) stuck() error {
-	if s := a.session.Load(); s != nil {
-		return s.stuck()
-	}
-	return nil
 }
 
 // Run runs the agent until ctx ends or a part fails, and returns when all parts have ended.

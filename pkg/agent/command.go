@@ -98,11 +98,7 @@ func run(ctx context.Context, options *Options) error {
 			}
 		}()
 	}
-	completed, err := config.Complete()
-	if err != nil {
-		return err
-	}
-	agent, err := completed.New()
+	agent, err := config.New()
 	if err != nil {
 		return err
 	}

@@ -1,11 +1,13 @@
 package agent
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -17,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/flowcontrol"
+	componenttracing "k8s.io/component-base/tracing"
 	"k8s.io/utils/clock"
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/fence"
@@ -41,7 +44,7 @@ type Config struct {
 	// is set.
 	Hub, Managed *rest.Config
 	// Registration registers the cluster with its hub, and then provides the client configuration
-	// of the hub. It is nil if Hub is set. Complete fills in its ClusterName, clients, endpoint and
+	// of the hub. It is nil if Hub is set. New fills in its ClusterName, clients, endpoint and
 	// clock.
 	Registration *membership.Config
 	// ManagedCA reads the CA bundle of the managed cluster's API server. It defaults to the CA in
@@ -106,6 +109,7 @@ func (o *Options) tune(config *rest.Config) {
 	}
 }
 
+// completedConfig is a Config with defaults and clients. Only complete creates one.
 type completedConfig struct {
 	*Config
 
@@ -116,16 +120,11 @@ type completedConfig struct {
 	discovery   discovery.DiscoveryInterface
 }
 
-// CompletedConfig is a Config with defaults and clients. Only Complete creates one.
-type CompletedConfig struct {
-	*completedConfig
-}
-
-// Complete fills in defaults and creates the clients. It makes no request.
-func (c *Config) Complete() (CompletedConfig, error) {
+// complete fills in defaults and creates the clients. It makes no request.
+func (c *Config) complete() (*completedConfig, error) {
 	completed := &completedConfig{Config: c}
 	if (c.Hub == nil) == (c.Registration == nil) {
-		return CompletedConfig{}, errors.New("exactly one of Hub and Registration is required")
+		return nil, errors.New("exactly one of Hub and Registration is required")
 	}
 	if c.ManagedCA == nil {
 		c.ManagedCA = caOf(func() (*rest.Config, error) { return c.Managed, nil })
@@ -138,7 +137,7 @@ func (c *Config) Complete() (CompletedConfig, error) {
 		// The Secret that the fence reads must be writable while the fence is closed.
 		var err error
 		if r.Identity, err = kubernetes.NewForConfig(c.Managed); err != nil {
-			return CompletedConfig{}, fmt.Errorf("managed cluster client: %w", err)
+			return nil, fmt.Errorf("managed cluster client: %w", err)
 		}
 		r.Fence = fence.New(membership.ReadEpoch(r.Identity.CoreV1(), r.Namespace, r.SecretName))
 		c.Managed.Wrap(r.Fence.Transport)
@@ -150,13 +149,13 @@ func (c *Config) Complete() (CompletedConfig, error) {
 	completed.metadata, errs[3] = metadata.NewForConfig(c.Managed)
 	completed.discovery, errs[4] = discovery.NewDiscoveryClientForConfig(c.Managed)
 	if err := errors.Join(errs[:]...); err != nil {
-		return CompletedConfig{}, fmt.Errorf("managed cluster client: %w", err)
+		return nil, fmt.Errorf("managed cluster client: %w", err)
 	}
 	if r := c.Registration; r != nil {
 		r.ClusterName, r.Managed, r.Dynamic, r.Clock = c.ClusterName, completed.managedKube, completed.dynamic, c.Clock
 		r.Endpoint, r.CA = c.ManagedEndpoint, c.ManagedCA
 	}
-	return CompletedConfig{completed}, nil
+	return completed, nil
 }
 
 // traced returns a copy of a client configuration whose requests have spans.
@@ -172,4 +171,40 @@ func (c *Config) traced(config *rest.Config) *rest.Config {
 func HubHash(url string) string {
 	sum := sha256.Sum256([]byte(url))
 	return hex.EncodeToString(sum[:])
+}
+
+// caOf returns a function that reads the CA that a client trusts now. The CA is empty if the
+// client trusts the CAs of its machine.
+func caOf(load func() (*rest.Config, error)) func() ([]byte, error) {
+	return func() ([]byte, error) {
+		config, err := load()
+		if err != nil {
+			return nil, err
+		}
+		if len(config.CAData) > 0 || config.CAFile == "" {
+			return config.CAData, nil
+		}
+		return os.ReadFile(config.CAFile)
+	}
+}
+
+// serviceName is the name of the service in spans.
+const serviceName = "hub-agent"
+
+// tracer returns the provider of spans, or nil if tracing is disabled. The caller shuts it down.
+func (o *Options) tracer(ctx context.Context, config *Config) (componenttracing.TracerProvider, error) {
+	if o.TracingConfigFile == "" {
+		return nil, nil
+	}
+	traces, err := tracing.ReadConfiguration(o.TracingConfigFile)
+	if err != nil {
+		return nil, fmt.Errorf("--tracing-config-file: %w", err)
+	}
+	provider, err := tracing.NewProvider(ctx, traces, tracing.Service{
+		Name: serviceName, Instance: config.ClusterName, Version: version.Short(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("--tracing-config-file: %w", err)
+	}
+	return provider, nil
 }

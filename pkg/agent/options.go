@@ -21,37 +21,17 @@ import (
 // own ServiceAccount must not get tokens for others.
 const DefaultServiceAccountNamespace = "open-cluster-management-agent-addon"
 
-// Settings are the parts of the configuration that flags set directly.
+// Settings are the parts of the configuration that flags set directly. Flags describes them.
 type Settings struct {
-	// ClusterName is the name of the managed cluster on the hub.
-	ClusterName string
-	// AgentID distinguishes agents of one hub on one managed cluster. It defaults to the hash of the
-	// hub's URL.
-	AgentID string
-	// HealthBindAddress is the address of health checks and metrics. Empty or "0" disables them.
-	HealthBindAddress string
-	// Workers is the number of ManifestWorks that are handled in parallel. WorkersPerTenant limits
-	// the ManifestWorks of one tenant, and is also the number of ManagedServiceAccounts that are
-	// handled in parallel.
-	Workers, WorkersPerTenant int
-	// PriorityWorkers is the number of additional workers for ManifestWorks that are deleted or
-	// generated from ClusterPermissions.
-	PriorityWorkers int
-	// Works enables ManifestWorks.
-	Works bool
-	// EvictionGracePeriod is the time that objects stay after their ManifestWork disappears from
-	// the hub without being finalized.
-	EvictionGracePeriod time.Duration
-	// FeedbackJSONPaths are the fields of applied objects that a ManifestWork may request as
-	// feedback, such as .status. If it is empty, all fields are allowed.
-	FeedbackJSONPaths []string
-	// ServiceAccounts enables the ServiceAccounts of ManagedServiceAccounts. Another agent may handle
-	// them.
-	ServiceAccounts bool
-	// ServiceAccountNamespace is the namespace of the ServiceAccounts of ManagedServiceAccounts.
-	ServiceAccountNamespace string
-	// TokenVerifyInterval is the interval between checks of a reported token without a trigger.
-	TokenVerifyInterval time.Duration
+	ClusterName, AgentID                       string
+	HealthBindAddress                          string
+	Workers, WorkersPerTenant, PriorityWorkers int
+	Works                                      bool
+	EvictionGracePeriod                        time.Duration
+	FeedbackJSONPaths                          []string
+	ServiceAccounts                            bool
+	ServiceAccountNamespace                    string
+	TokenVerifyInterval                        time.Duration
 }
 
 // DefaultSettings returns the defaults.
@@ -152,14 +132,10 @@ func (o *Options) Validate() error {
 			errs = append(errs, fmt.Errorf("--cluster-name %q: %s", o.ClusterName, problem))
 		}
 	}
-	if o.Workers < 1 {
-		errs = append(errs, fmt.Errorf("--workers must be at least 1, not %d", o.Workers))
-	}
-	if o.WorkersPerTenant < 1 {
-		errs = append(errs, fmt.Errorf("--workers-per-tenant must be at least 1, not %d", o.WorkersPerTenant))
-	}
-	if o.PriorityWorkers < 1 {
-		errs = append(errs, fmt.Errorf("--priority-workers must be at least 1, not %d", o.PriorityWorkers))
+	for flag, value := range map[string]int{"--workers": o.Workers, "--workers-per-tenant": o.WorkersPerTenant, "--priority-workers": o.PriorityWorkers} {
+		if value < 1 {
+			errs = append(errs, fmt.Errorf("%s must be at least 1, not %d", flag, value))
+		}
 	}
 	if o.EvictionGracePeriod < 0 {
 		errs = append(errs, fmt.Errorf("--eviction-grace-period must not be negative, not %s", o.EvictionGracePeriod))

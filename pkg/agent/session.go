@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -19,11 +18,12 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 // session contains the controllers that run while the hub accepts the cluster.
 type session struct {
-	config CompletedConfig
+	config *completedConfig
 	// works is nil if ManifestWorks are disabled.
 	works      *work.Controller
 	accounts   *serviceaccount.Controller
@@ -38,7 +38,7 @@ type session struct {
 
 // newSession returns a session with a hub. It makes no request. The hash identifies the hub on
 // the managed cluster. latest returns the last known own ManagedCluster, and may be nil.
-func (c CompletedConfig) newSession(hub *rest.Config, hash string, latest func() *clusterv1.ManagedCluster) (*session, error) {
+func (c *completedConfig) newSession(hub *rest.Config, hash string, latest func() *clusterv1.ManagedCluster) (*session, error) {
 	s := &session{config: c}
 	hub = c.traced(hub)
 	client, err := versioned.NewForConfig(hub)
@@ -91,24 +91,13 @@ func (c CompletedConfig) newSession(hub *rest.Config, hash string, latest func()
 }
 
 // agentID returns the identity of the agent, which defaults to the hash of the hub.
-func (c CompletedConfig) agentID(hash string) string {
+func (c *completedConfig) agentID(hash string) string {
 	if c.AgentID == "" {
 		return hash
 	}
 	return c.AgentID
 }
 
-// stuck returns an error that names the objects from which workers do not return, or nil if
-// there are none.
-func (s *session) stuck() error {
-	errs := []error{s.accounts.Stuck(), s.namespaces.Stuck()}
-	if s.works != nil {
-		errs = append(errs, s.works.Stuck())
-	}
-	return errors.Join(errs...)
-}
-
-// ready returns an error with the reason why the session is not ready, or nil.
 func (s *session) ready() error {
 	if s.works != nil && !s.prepared.Load() {
 		return fmt.Errorf("waiting for the CRD of AppliedManifestWorks on the managed cluster")
@@ -126,7 +115,7 @@ func (s *session) ready() error {
 	if s.inventory != nil && !s.inventory.Synced() && !s.inventory.Unserved() {
 		return fmt.Errorf("waiting to report the resources of the managed cluster to the hub")
 	}
-	return s.stuck()
+	return reconcile.Stuck()
 }
 
 // run runs all controllers until ctx ends or one fails, and returns when all have ended. It returns

@@ -110,17 +110,15 @@ func Reported(err error) error { return reported{err} }
 // ErrOutdated is the error of a write that failed because of a newer version of the object.
 var ErrOutdated = errors.New("the object was changed by another writer")
 
-// watchdogs contains the watchdogs of the running loops.
-var watchdogs sync.Map
+// running contains the queues of the running loops that are not dispensable.
+var running sync.Map
 
 // Stuck returns an error that names the objects from which workers do not return, or nil if there are none. Dispensable
 // loops do not count.
 func Stuck() error {
 	var errs []error
-	watchdogs.Range(func(dog, _ any) bool {
-		if watchdog, ok := dog.(*fair.Watchdog); ok {
-			errs = append(errs, watchdog.Err())
-		}
+	running.Range(func(_, q any) bool {
+		errs = append(errs, q.(*queue).lanes.Stuck())
 		return true
 	})
 	return errors.Join(errs...)
@@ -129,9 +127,8 @@ func Stuck() error {
 // queue adds objects to lanes, which pass them to workers.
 type queue struct {
 	workqueue.TypedDelayingInterface[cache.ObjectName]
-	lanes    *fair.Queue[cache.ObjectName]
-	backoff  workqueue.TypedRateLimiter[cache.ObjectName]
-	watchdog *fair.Watchdog
+	lanes   *fair.Queue[cache.ObjectName]
+	backoff workqueue.TypedRateLimiter[cache.ObjectName]
 	// logged contains the last error of each object that failed.
 	logged sync.Map
 }
@@ -140,14 +137,16 @@ func (l *Loop) newQueue() *queue {
 	q := &queue{
 		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](
 			cmp.Or(l.FirstRetry, firstRetry), cmp.Or(l.LastRetry, lastRetry)),
-		watchdog: fair.NewWatchdog(l.Name, clock.RealClock{}),
+	}
+	var ticker clock.WithTicker = clock.RealClock{}
+	if l.Clock != nil {
+		ticker = l.Clock
 	}
 	q.lanes = fair.NewQueue(fair.Config[cache.ObjectName]{
-		Name: l.Name, Clock: l.Clock,
+		Name: l.Name, Clock: ticker, Class: l.class, StuckAfter: cmp.Or(l.StuckTimeout, 2*l.timeout()),
 		Workers: cmp.Or(l.Workers, workers), WorkersPerTenant: cmp.Or(l.TenantWorkers, tenantWorkers), PriorityWorkers: cmp.Or(l.UrgentWorkers, urgentWorkers),
-		Class: l.class,
 	})
-	q.TypedDelayingInterface = workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[cache.ObjectName]{Name: l.Name, Clock: l.Clock, Queue: q.lanes})
+	q.TypedDelayingInterface = workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[cache.ObjectName]{Name: l.Name, Clock: ticker, Queue: q.lanes})
 	return q
 }
 
@@ -190,14 +189,7 @@ func (l *Loop) Forget(key cache.ObjectName) {
 	}
 }
 
-// Stuck returns an error that names the objects from which workers of the loop do not return,
-// or nil if there are none.
-func (l *Loop) Stuck() error {
-	if q := l.queue.Load(); q != nil {
-		return q.watchdog.Err()
-	}
-	return nil
-}
+func (l *Loop) timeout() time.Duration { return cmp.Or(l.Timeout, reconcileTimeout) }
 
 // SetState sets the state of an object in the metric. The empty state removes the object from the
 // metric.
@@ -224,14 +216,15 @@ func (l *Loop) Run(ctx context.Context) {
 	q := l.newQueue()
 	l.queue.Store(q)
 	if !l.Dispensable {
-		watchdogs.Store(q.watchdog, nil)
+		running.Store(l, q)
 	}
-	var running sync.WaitGroup
+	var tasks sync.WaitGroup
 	defer func() {
 		q.ShutDown()
-		running.Wait()
+		tasks.Wait()
+		l.serve(ctx, q) // the context has ended, so the objects that still wait are only removed
 		l.queue.Store(nil)
-		watchdogs.Delete(q.watchdog)
+		running.Delete(l)
 		// Another replica may take over, or another loop with the same name may start.
 		l.states.Range(func(key, _ any) bool {
 			l.SetState(key.(cache.ObjectName), "")
@@ -256,7 +249,7 @@ func (l *Loop) Run(ctx context.Context) {
 			synced = append(synced, registration.HasSynced)
 		}
 		if feed.OnceKnown != nil {
-			running.Go(func() {
+			tasks.Go(func() {
 				if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
 					return
 				}
@@ -272,8 +265,7 @@ func (l *Loop) Run(ctx context.Context) {
 	for _, key := range l.Initial {
 		q.Add(key)
 	}
-	running.Go(func() { q.watchdog.Run(ctx) })
-	running.Go(func() { l.serve(ctx, q) })
+	tasks.Go(func() { l.serve(ctx, q) })
 	<-ctx.Done()
 }
 
@@ -287,9 +279,7 @@ func (l *Loop) handle(ctx context.Context, q *queue, key cache.ObjectName) {
 		return
 	}
 	logger := klog.FromContext(ctx).WithValues("loop", l.Name, "object", key)
-	timeout := cmp.Or(l.Timeout, reconcileTimeout)
-	objectCtx, cancel := context.WithTimeout(klog.NewContext(ctx, logger), timeout)
-	defer q.watchdog.Begin(objectCtx, key.String(), cmp.Or(l.StuckTimeout, 2*timeout))()
+	objectCtx, cancel := context.WithTimeout(klog.NewContext(ctx, logger), l.timeout())
 	defer cancel()
 	start := time.Now()
 	after, err := l.Reconcile(objectCtx, key)

@@ -233,11 +233,7 @@ func (c *cluster) run() {
 	config.ServiceAccounts, config.FeedbackJSONPaths = !c.noAccounts, c.feedbackPaths
 	config.TokenVerifyInterval = cmp.Or(c.verify, config.TokenVerifyInterval)
 	config.ServiceAccountNamespace = cmp.Or(c.accountNamespace, config.ServiceAccountNamespace)
-	completed, err := config.Complete()
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	a, err := completed.New()
+	a, err := config.New()
 	if err != nil {
 		c.t.Fatal(err)
 	}

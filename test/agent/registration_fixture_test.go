@@ -79,11 +79,8 @@ func (j *joiner) run() {
 	config := j.config
 	register := *config.Registration
 	config.Registration = &register
-	completed, err := config.Complete()
-	if err != nil {
-		j.t.Fatal(err)
-	}
-	if j.agent, err = completed.New(); err != nil {
+	var err error
+	if j.agent, err = config.New(); err != nil {
 		j.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(j.t.Context()))

@@ -16,7 +16,6 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
-// check checks one ManifestWork once.
 type check struct {
 	*Executors
 	*account

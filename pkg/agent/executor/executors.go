@@ -49,7 +49,6 @@ func New(config Config) *Executors {
 	return &Executors{config: config, reviews: newReviews(config.Authorization), accounts: lru.New(maxAccounts)}
 }
 
-// account is one executor.
 type account struct {
 	name types.NamespacedName
 	// client acts as the executor. rules reads its own permissions.
@@ -59,7 +58,6 @@ type account struct {
 	slots chan struct{}
 }
 
-// account returns an executor.
 func (e *Executors) account(name types.NamespacedName) (*account, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -86,7 +84,6 @@ func userName(account types.NamespacedName) string {
 	return serviceaccount.MakeUsername(account.Namespace, account.Name)
 }
 
-// groups returns the groups of an authenticated ServiceAccount.
 func groups(account types.NamespacedName) []string {
 	return append(serviceaccount.MakeGroupNames(account.Namespace), "system:authenticated")
 }

@@ -111,7 +111,6 @@ func (g *grant) fixed(bound bool) bool {
 	return g.aggregated || g.given
 }
 
-// offers returns the rules of the manifest of a role.
 func (g *grant) offers() []rbacv1.PolicyRule {
 	if g.aggregated {
 		return rbac.Everything
@@ -119,7 +118,6 @@ func (g *grant) offers() []rbacv1.PolicyRule {
 	return g.rules
 }
 
-// content is the content of a role or a binding.
 type content struct {
 	Rules           []rbacv1.PolicyRule     `json:"rules"`
 	AggregationRule *rbacv1.AggregationRule `json:"aggregationRule"`
@@ -133,7 +131,6 @@ func contentOf(object *unstructured.Unstructured) (c content, err error) {
 	return c, err
 }
 
-// aggregates reports whether a role aggregates the rules of other roles.
 func (c content) aggregates() bool {
 	return c.AggregationRule != nil && len(c.AggregationRule.ClusterRoleSelectors) > 0
 }

@@ -34,7 +34,6 @@ func replaceable(target work.Target) bool {
 	return target.Resource.Resource == "rolebindings" || target.Resource.Resource == "clusterrolebindings"
 }
 
-// requestOf returns a request that names the object.
 func requestOf(verb string, target work.Target) authorizationv1.ResourceAttributes {
 	request := authorizationv1.ResourceAttributes{
 		Verb: verb, Group: target.Resource.Group, Version: target.Resource.Version, Resource: target.Resource.Resource,
@@ -63,12 +62,10 @@ func posts(target work.Target) bool {
 	return target.Strategy != workv1.UpdateStrategyTypeServerSideApply
 }
 
-// unnamed reports whether a request creates an object by POST.
 func unnamed(request authorizationv1.ResourceAttributes) bool {
 	return request.Verb == "create" && request.Name == ""
 }
 
-// withName returns an unnamed request with the name of the object.
 func withName(request authorizationv1.ResourceAttributes, target work.Target) authorizationv1.ResourceAttributes {
 	request.Name = target.Name
 	return request

@@ -35,16 +35,12 @@ const (
 
 var (
 	sent = metrics.NewCounterVec(&metrics.CounterOpts{
-		Subsystem:      "work_agent",
-		Name:           "access_reviews_total",
-		Help:           "Number of SubjectAccessReviews sent to the managed cluster for executors, by result: allowed, denied or error.",
-		StabilityLevel: metrics.ALPHA,
+		Subsystem: "work_agent", Name: "access_reviews_total", StabilityLevel: metrics.ALPHA,
+		Help: "Number of SubjectAccessReviews sent to the managed cluster for executors, by result: allowed, denied or error.",
 	}, []string{"result"})
 	lookups = metrics.NewCounterVec(&metrics.CounterOpts{
-		Subsystem:      "work_agent",
-		Name:           "access_review_cache_total",
-		Help:           "Number of lookups of an executor's access in the cache, by result: hit or miss.",
-		StabilityLevel: metrics.ALPHA,
+		Subsystem: "work_agent", Name: "access_review_cache_total", StabilityLevel: metrics.ALPHA,
+		Help: "Number of lookups of an executor's access in the cache, by result: hit or miss.",
 	}, []string{"result"})
 )
 
@@ -52,14 +48,12 @@ func init() {
 	legacyregistry.MustRegister(sent, lookups)
 }
 
-// decision is the decision of the managed cluster on a request.
 type decision struct {
 	allowed bool
 	// reason is given by the cluster and may be empty.
 	reason string
 }
 
-// reviews asks the managed cluster for decisions.
 type reviews struct {
 	client  authorizationv1client.AuthorizationV1Interface
 	answers *cache.LRUExpireCache
@@ -149,14 +143,12 @@ func (r *reviews) answer(ctx context.Context, a *account, q question, fresh bool
 	}
 }
 
-// kept returns the answer to a question, if it is kept.
 func (r *reviews) kept(q question) (decision, bool) {
 	known, _ := r.answers.Get(q)
 	d, ok := known.(decision)
 	return d, ok
 }
 
-// ask sends a review, and keeps its answer.
 func (r *reviews) ask(ctx context.Context, a *account, q question) (decision, error) {
 	d, err := r.send(ctx, a, q)
 	switch {

@@ -69,7 +69,6 @@ func compact(field any) string {
 	return string(text)
 }
 
-// extractAccess adds the content of an RBAC object.
 func (e *extractor) extractAccess(c content, r *record, properties map[string]any) {
 	var members []byte
 	size := 0
@@ -211,7 +210,6 @@ func (a *accessSources) set(gr schema.GroupResource, c *collector) {
 	a.collectors[gr] = c
 }
 
-// report describes the collected objects.
 func (a *accessSources) report() inventory.AccessReport {
 	a.mu.Lock()
 	defer a.mu.Unlock()

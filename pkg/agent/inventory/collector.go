@@ -33,7 +33,6 @@ const (
 // listBackoff is the delay before a failed list or watch is retried.
 var listBackoff = wait.Backoff{Duration: 800 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: 30 * time.Second}
 
-// clients read the cluster.
 type clients struct {
 	metadata metadata.Interface
 	dynamic  dynamic.Interface
@@ -103,7 +102,6 @@ func (c *collector) run(ctx context.Context) {
 	})
 }
 
-// failed records that a list or a watch failed.
 func (c *collector) failed(ctx context.Context, err error) {
 	c.watching(false)
 	logger := klog.FromContext(ctx)

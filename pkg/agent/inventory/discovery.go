@@ -140,7 +140,6 @@ func (f *collection) notice() {
 	}
 }
 
-// find returns the resources to watch, and the groups whose discovery failed.
 func (f *collection) find(ctx context.Context) (map[schema.GroupResource]*resource, sets.Set[string], error) {
 	lists, err := discovery.ServerPreferredResourcesWithContext(ctx, f.discovery)
 	failed := sets.New[string]()

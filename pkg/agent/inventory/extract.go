@@ -102,7 +102,6 @@ func (e *extractor) inNamespace(object metav1.Object) bool {
 	return namespace == "" || e.settings.reportsNamespace(namespace)
 }
 
-// common returns the properties that an object of any kind can have.
 func (e *extractor) common(object metav1.Object) map[string]any {
 	properties := map[string]any{
 		"name":        object.GetName(),

@@ -22,7 +22,6 @@ func nodeRoles(c content) any {
 	return slices.Compact(roles)
 }
 
-// nodeStatus returns the status that kubectl shows for a node.
 func nodeStatus(c content) any {
 	status := "Unknown"
 	switch conditions(c)["Ready"] {

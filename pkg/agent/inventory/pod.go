@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// podProperties sets the properties that only Pods have.
 func podProperties(pod *corev1.Pod, properties map[string]any) {
 	status, restarts := podStatus(pod)
 	properties["status"] = status

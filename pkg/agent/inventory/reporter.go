@@ -53,7 +53,6 @@ func backoff(first, most time.Duration) wait.Backoff {
 	return wait.Backoff{Duration: first, Cap: most * 2 / 3, Factor: 2, Jitter: 0.5, Steps: math.MaxInt}
 }
 
-// reporter sends the state to the hub.
 type reporter struct {
 	state  *state
 	hub    *hub
@@ -84,7 +83,6 @@ func newReporter(state *state, hub *hub, timing Timing) *reporter {
 	return r
 }
 
-// resetDelays resets the delays after failed reports.
 func (r *reporter) resetDelays() {
 	r.failures, r.absences = backoff(r.timing.Retry, r.timing.MaxRetry), backoff(r.timing.Absent, r.timing.MaxAbsent)
 }
@@ -147,7 +145,6 @@ func (r *reporter) due() (at time.Time, full bool) {
 	return at, false
 }
 
-// report sends a batch and schedules the next report.
 func (r *reporter) report(ctx context.Context, b *batch) error {
 	logger := klog.FromContext(ctx)
 	start := time.Now()

@@ -212,7 +212,6 @@ func parsePattern(text string) (pattern, error) {
 	return p, nil
 }
 
-// matches reports whether the pattern matches a resource.
 func (p pattern) matches(gr schema.GroupResource) bool {
 	group, _ := path.Match(p.group, gr.Group)
 	resource, _ := path.Match(p.resource, gr.Resource)
@@ -223,12 +222,10 @@ func anyMatches(patterns []pattern, gr schema.GroupResource) bool {
 	return slices.ContainsFunc(patterns, func(p pattern) bool { return p.matches(gr) })
 }
 
-// reports reports whether objects of a resource are reported.
 func (s *Settings) reports(gr schema.GroupResource) bool {
 	return !neverReported(gr) && (len(s.include) == 0 || anyMatches(s.include, gr)) && !anyMatches(s.exclude, gr)
 }
 
-// reportsNamespace reports whether objects in a namespace are reported.
 func (s *Settings) reportsNamespace(name string) bool {
 	matches := func(globs []string) bool {
 		return slices.ContainsFunc(globs, func(glob string) bool {

@@ -11,7 +11,6 @@ import (
 	boundedquantity "open-cluster-management.io/hub-apiserver/pkg/bounded/quantity"
 )
 
-// content is the JSON content of an object.
 type content map[string]any
 
 // at returns the value at a path, or nil if it does not exist.
@@ -28,7 +27,6 @@ func (c content) text(path ...string) string {
 	return text
 }
 
-// each calls visit with each map of a list.
 func (c content) each(path []string, visit func(content)) {
 	elements, _ := c.at(path).([]any)
 	for _, element := range elements {
@@ -73,7 +71,6 @@ func length(path string) func(content) any {
 	return at(path, func(found any) any { elements, _ := found.([]any); return int64(len(elements)) })
 }
 
-// list returns a function that returns a list of strings.
 func list(path string) func(content) any {
 	return at(path, func(found any) any {
 		elements, _ := found.([]any)
@@ -87,7 +84,6 @@ func list(path string) func(content) any {
 	})
 }
 
-// each returns a function that returns the values of one string field of the elements of a list.
 func each(path, field string) func(content) any {
 	fields := strings.Split(path, ".")
 	return func(c content) any {

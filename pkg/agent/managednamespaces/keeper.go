@@ -93,7 +93,6 @@ func New(config Config) (*Keeper, error) {
 	return k, k.informer.SetTransform(k.slim)
 }
 
-// slim keeps only the fields of a namespace that the Keeper uses.
 func (k *Keeper) slim(object any) (any, error) {
 	namespace, ok := object.(*corev1.Namespace)
 	if !ok {
@@ -128,10 +127,6 @@ func (k *Keeper) Condition(name string) (metav1.Condition, bool) {
 	return condition, known
 }
 
-// Stuck returns an error that names the namespaces from which workers do not return, or nil
-// if there are none.
-func (k *Keeper) Stuck() error { return k.loop.Stuck() }
-
 // Run creates and labels namespaces until ctx ends. It returns when all its goroutines have ended.
 func (k *Keeper) Run(ctx context.Context) {
 	var running sync.WaitGroup
@@ -140,7 +135,6 @@ func (k *Keeper) Run(ctx context.Context) {
 	k.loop.Run(ctx)
 }
 
-// pass makes one pass over a namespace.
 func (k *Keeper) pass(ctx context.Context, key cache.ObjectName) (time.Duration, error) {
 	names := k.config.Required()
 	if names == nil {
@@ -163,7 +157,6 @@ func (k *Keeper) pass(ctx context.Context, key cache.ObjectName) (time.Duration,
 	return 0, err
 }
 
-// setCondition sets the condition of a namespace after a pass.
 func (k *Keeper) setCondition(name string, wanted bool, err error) {
 	condition := metav1.Condition{
 		Type: clusterv1.ConditionNamespaceAvailable, Status: metav1.ConditionTrue,
@@ -191,7 +184,6 @@ func (k *Keeper) labelled(name string) *corev1.Namespace {
 	return nil
 }
 
-// ensure creates a namespace or adds the label.
 func (k *Keeper) ensure(ctx context.Context, name string) error {
 	live := k.labelled(name)
 	if live == nil {
@@ -219,7 +211,6 @@ func (k *Keeper) ensure(ctx context.Context, name string) error {
 	return nil
 }
 
-// release marks a namespace as no longer required.
 func (k *Keeper) release(ctx context.Context, name string) error {
 	namespace := k.labelled(name)
 	if namespace == nil {

@@ -1,10 +1,14 @@
 package membership
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -262,4 +266,60 @@ func (r *Registrar) ensureCluster(ctx context.Context, hub *hubClients, known *i
 		return nil, fmt.Errorf("ManagedCluster %s is being deleted on the hub", r.config.ClusterName)
 	}
 	return cluster, nil
+}
+
+// dropBootstrap deletes the Secret of the bootstrap kubeconfig until ctx ends, since the cluster has its own identity. It
+// deletes it again if the cluster is joined again.
+func (m *membership) dropBootstrap(ctx context.Context) {
+	period := func() time.Duration { return wait.Jitter(movePeriod, 0.5) }
+	repeat(ctx, "Failed to delete the Secret with the bootstrap kubeconfig", period, mostPause, nil, m.deleteBootstrap)
+}
+
+// deleteBootstrap deletes the Secret of the bootstrap kubeconfig. It keeps a Secret that is not the one in the file, and one
+// with another address of the hub, to which the agent has yet to move.
+func (r *Registrar) deleteBootstrap(ctx context.Context) error {
+	if r.config.BootstrapSecret == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	mounted, err := os.ReadFile(r.config.BootstrapKubeconfig)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("--bootstrap-kubeconfig: %w", err)
+	}
+	secret, err := r.store.secrets.Get(ctx, r.config.BootstrapSecret, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	known := r.store.last()
+	if known == nil || !bytes.Equal(mounted, secret.Data[filepath.Base(r.config.BootstrapKubeconfig)]) {
+		return nil
+	}
+	config, err := r.bootstrap.loadFile()
+	if err != nil {
+		return err
+	}
+	offered, err := endpointOf(config)
+	if err != nil {
+		return fmt.Errorf("--bootstrap-kubeconfig: %w", err)
+	}
+	if current, err := knownEndpoint(known); err != nil || !offered.equal(current) {
+		return err
+	}
+	err = r.store.secrets.Delete(ctx, secret.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion},
+	})
+	if err == nil {
+		klog.FromContext(ctx).Info("Deleted the Secret with the bootstrap kubeconfig: the cluster has its own identity", "secret", secret.Name)
+	}
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
 }

@@ -63,9 +63,6 @@ type Config struct {
 	Tune func(*rest.Config)
 	// Clock determines the expiry of certificates.
 	Clock clock.WithTicker
-	// Stuck returns an error that names the objects from which workers of the agent do not return,
-	// or nil. Stuck may be nil.
-	Stuck func() error
 	// Retained lists the objects that stay because a restored hub does not know them, or returns an empty
 	// string. Retained may be nil.
 	Retained func() string

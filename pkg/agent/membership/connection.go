@@ -18,7 +18,6 @@ import (
 // changed, plus a margin.
 const reloadDelay = 2 * time.Second
 
-// connection is shared by all clients of the hub.
 type connection struct {
 	config *rest.Config
 	hub    *hubClients
@@ -54,7 +53,6 @@ func (r *Registrar) connect() (*connection, error) {
 
 func (c *connection) close() { c.dialer.CloseAll() }
 
-// renewed switches all clients to a new identity.
 func (r *Registrar) renewed(ctx context.Context, conn *connection, known *identity) error {
 	if err := mirror(r.config.Dir, known); err != nil {
 		return err

@@ -14,7 +14,6 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 )
 
-// hubClients are clients of the hub with one identity.
 type hubClients struct {
 	kube kubernetes.Interface
 	ocm  versioned.Interface

@@ -31,7 +31,6 @@ func (e *endpoint) equal(other *endpoint) bool {
 		e.insecure == other.insecure && bytes.Equal(e.ca, other.ca)
 }
 
-// hash identifies the hub by its address.
 func (e *endpoint) hash() string {
 	sum := sha256.Sum256([]byte(e.server))
 	return hex.EncodeToString(sum[:])
@@ -51,7 +50,6 @@ func (e *endpoint) kubeconfig(user *clientcmdapi.AuthInfo) ([]byte, error) {
 	})
 }
 
-// endpointOf reads the endpoint of a kubeconfig.
 func endpointOf(config *clientcmdapi.Config) (*endpoint, error) {
 	current := config.Contexts[config.CurrentContext]
 	if current == nil {

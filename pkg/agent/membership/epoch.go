@@ -132,7 +132,6 @@ func (r *Registrar) awaitOthers(ctx context.Context) {
 	}
 }
 
-// openFence allows writes for the hub of an identity.
 func (m *membership) openFence() {
 	if m.config.Fence == nil {
 		return

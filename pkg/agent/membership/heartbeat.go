@@ -8,7 +8,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/klog/v2"
 )
 
 const (
@@ -18,38 +17,19 @@ const (
 	defaultLease = time.Minute
 )
 
-// renewLease renews the lease of the cluster until ctx ends.
 func (m *membership) renewLease(ctx context.Context) {
-	retries := backoff(firstPause, mostPause)
-	var logged complaint
 	var lease *coordinationv1.Lease
-	for {
-		period := m.leasePeriod()
-		beatCtx, cancel := context.WithTimeout(ctx, min(requestTimeout, period))
-		renewed, err := m.beat(beatCtx, lease)
-		cancel()
-		if ctx.Err() != nil {
-			return
-		}
-		lease = renewed
-		// Jitter of 10 % spreads the requests of all agents.
-		delay := wait.Jitter(period*9/10, 0.11)
-		if err == nil {
-			retries = backoff(firstPause, mostPause)
-		} else {
-			delay = min(delay, retries.Step())
-			m.suspect(err)
-		}
-		if logged.differs(err) {
-			klog.FromContext(ctx).Info("Failed to renew the lease of the cluster", "err", err, "retryAfter", delay)
-		}
-		if !pause(ctx, delay, m.retimed) {
-			return
-		}
-	}
+	// Jitter of 10 % spreads the requests of all agents.
+	period := func() time.Duration { return wait.Jitter(m.leasePeriod()*9/10, 0.11) }
+	repeat(ctx, "Failed to renew the lease of the cluster", period, m.leasePeriod(), m.retimed, func(ctx context.Context) (err error) {
+		ctx, cancel := context.WithTimeout(ctx, min(requestTimeout, m.leasePeriod()))
+		defer cancel()
+		lease, err = m.beat(ctx, lease)
+		m.suspect(err)
+		return err
+	})
 }
 
-// leasePeriod returns the interval between renewals of the lease.
 func (m *membership) leasePeriod() time.Duration {
 	if cluster := m.latest.Load(); cluster != nil {
 		return time.Duration(cluster.Spec.LeaseSeconds()) * time.Second

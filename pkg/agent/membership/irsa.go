@@ -29,7 +29,6 @@ const (
 	annotationRoleSuffix = "agent.open-cluster-management.io/managed-cluster-iam-role-suffix"
 )
 
-// irsaDriver authenticates to the hub with tokens of an IAM role.
 type irsaDriver struct {
 	clusterName string
 	identity    irsa.Identity

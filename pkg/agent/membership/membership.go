@@ -37,7 +37,6 @@ const (
 	releaseTries = 5
 )
 
-// mode is the current activity of an agent.
 type mode int
 
 const (
@@ -95,7 +94,6 @@ func startTask(ctx context.Context, run func(context.Context) error) *task {
 	return t
 }
 
-// stop ends a task and waits until it has ended.
 func (t *task) stop() {
 	if t != nil {
 		t.cancel()
@@ -313,7 +311,6 @@ func (m *membership) drain(ctx context.Context, uid types.UID) {
 	m.serve(ctx)
 }
 
-// lookAgain triggers an immediate read of the own ManagedCluster.
 func (m *membership) lookAgain() { signal(m.again) }
 
 // setLatest stores the state of the own ManagedCluster and signals relevant changes.
@@ -362,7 +359,6 @@ func aboutObject(err error, name string) bool {
 	return ok && status.Status().Details != nil && status.Status().Details.Name == name && status.Status().Details.Kind != ""
 }
 
-// become ends the current task and changes the mode.
 func (m *membership) become(next mode) {
 	m.task.stop()
 	m.task, m.mode = nil, next
@@ -448,7 +444,6 @@ func (m *membership) remove(ctx context.Context) {
 	})
 }
 
-// removed returns the message of a deleted cluster whose objects have been removed.
 func (m *membership) removed() string {
 	message := fmt.Sprintf("the hub has deleted %s; to register it again, delete the Secret %s/%s", m.config.ClusterName, m.config.Namespace, m.config.SecretName)
 	if _, err := m.bootstrap.load(); errors.Is(err, fs.ErrNotExist) {

@@ -209,7 +209,6 @@ func (r *Registrar) settle(ctx context.Context, known *identity) (*identity, err
 	return settled, err
 }
 
-// save writes the Secret with a kubeconfig for the hub, and its files.
 func (r *Registrar) save(ctx context.Context, hub *endpoint, change func(*identity)) (*identity, error) {
 	var failed error
 	known, err := r.store.write(ctx, func(i *identity) {

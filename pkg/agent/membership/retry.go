@@ -78,6 +78,30 @@ func (r *Registrar) insist(ctx context.Context, problem string, do func(context.
 	}
 }
 
+// repeat calls do until ctx ends: again after the period, at once when wake is signalled, and with growing delays of at
+// most mostRetry after an error. It logs an error unless it is that of the last call.
+func repeat(ctx context.Context, failure string, period func() time.Duration, mostRetry time.Duration, wake <-chan struct{}, do func(context.Context) error) {
+	retries, logged := backoff(firstPause, mostRetry), complaint{}
+	for {
+		err := do(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		delay := period()
+		if err == nil {
+			retries = backoff(firstPause, mostRetry)
+		} else {
+			delay = retries.Step()
+		}
+		if logged.differs(err) {
+			klog.FromContext(ctx).Info(failure, "err", err, "retryAfter", delay)
+		}
+		if !pause(ctx, delay, wake) {
+			return
+		}
+	}
+}
+
 // final reports whether waiting cannot resolve an error.
 func final(err error) bool {
 	return errors.As(err, new(*foreignError)) || errors.Is(err, errSecretDeleted) || errors.Is(err, errRaised)

@@ -4,8 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,7 +45,6 @@ type foreignError struct{ message string }
 
 func (e *foreignError) Error() string { return e.message }
 
-// identity is the content of the Secret.
 type identity struct {
 	data map[string][]byte
 	// deleted is the UID of the ManagedCluster that the hub has deleted. Otherwise it is nil.
@@ -108,7 +111,6 @@ func identityOf(secret *corev1.Secret) *identity {
 	return known
 }
 
-// check returns an error for the Secret of another cluster.
 func (s *store) check(secret *corev1.Secret) error {
 	if name := string(secret.Data[keyClusterName]); name != "" && name != s.clusterName {
 		return &foreignError{fmt.Sprintf("Secret %s/%s holds the identity of cluster %q, not of %q. Start the agent with --cluster-name=%s, "+
@@ -204,7 +206,6 @@ func (s *store) setDeleted(ctx context.Context, uid *types.UID) error {
 	return nil
 }
 
-// restore creates the Secret again after a deletion.
 func (s *store) restore(ctx context.Context) error {
 	if s.last() == nil {
 		return nil
@@ -216,7 +217,6 @@ func (s *store) restore(ctx context.Context) error {
 	return nil
 }
 
-// followSecret returns the Secret as an object to follow.
 func (s *store) followSecret() *followed[*corev1.Secret] {
 	return &followed[*corev1.Secret]{
 		name: s.name,
@@ -225,4 +225,58 @@ func (s *store) followSecret() *followed[*corev1.Secret] {
 		},
 		watch: s.secrets.Watch,
 	}
+}
+
+// fileKeys are the keys of the Secret that are also files. The kubeconfig is the last key, because
+// it refers to the other files.
+var fileKeys = []string{keyClusterName, keyAgentName, keyPrivateKey, keyCertificate, keyKubeconfig}
+
+// mirror writes the identity to a directory that only the current user can read.
+func mirror(dir string, known *identity) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("--hub-kubeconfig-dir: %w", err)
+	}
+	// The directory may have existed with another mode.
+	if info, err := os.Stat(dir); err != nil {
+		return fmt.Errorf("--hub-kubeconfig-dir: %w", err)
+	} else if info.Mode().Perm() != 0o700 {
+		if err := os.Chmod(dir, 0o700); err != nil {
+			return fmt.Errorf("--hub-kubeconfig-dir must be the agent's own directory: %w", err)
+		}
+	}
+	for _, key := range fileKeys {
+		path := filepath.Join(dir, key)
+		value, ok := known.data[key]
+		if !ok {
+			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("--hub-kubeconfig-dir: %w", err)
+			}
+			continue
+		}
+		if err := replaceFile(path, value); err != nil {
+			return fmt.Errorf("--hub-kubeconfig-dir: %w", err)
+		}
+	}
+	return nil
+}
+
+func replaceFile(path string, content []byte) (err error) {
+	if present, err := os.ReadFile(path); err == nil && bytes.Equal(present, content) {
+		return os.Chmod(path, 0o600)
+	}
+	// CreateTemp sets mode 0600.
+	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(file.Name())
+		}
+	}()
+	_, err = file.Write(content)
+	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), path)
 }

@@ -40,7 +40,6 @@ const (
 	keyRehomingKey = "rehoming.key"
 )
 
-// standbyHub is a hub that has adopted the cluster.
 type standbyHub struct {
 	kubeconfig []byte
 	server     string

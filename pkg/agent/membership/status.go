@@ -1,14 +1,16 @@
 package membership
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -27,6 +29,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/managednamespaces"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 	"open-cluster-management.io/hub-apiserver/pkg/rehoming"
 	agentversion "open-cluster-management.io/hub-apiserver/pkg/version"
 )
@@ -60,18 +63,15 @@ const (
 
 var clusterClaims = schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1alpha1", Resource: "clusterclaims"}
 
-// reporter writes the status of the ManagedCluster.
 type reporter struct {
 	*membership
 	nodes cache.SharedIndexInformer
 	// namespaces creates and labels the namespaces that the hub requires.
 	namespaces *managednamespaces.Keeper
 	// due is signalled to report immediately.
-	due    chan struct{}
-	logged complaint
+	due chan struct{}
 }
 
-// observed is the observed state of a managed cluster.
 type observed struct {
 	available, workers    metav1.Condition
 	retained              metav1.Condition
@@ -158,7 +158,6 @@ func namespaceReport(listed []clusterv1.ClusterSetManagedNamespaceConfig, condit
 	return report
 }
 
-// keepResources keeps only the fields of a node that the reporter uses.
 func keepResources(object any) (any, error) {
 	node, ok := object.(*corev1.Node)
 	if !ok {
@@ -171,47 +170,30 @@ func keepResources(object any) (any, error) {
 	}, nil
 }
 
-// run reports until ctx ends.
 func (r *reporter) run(ctx context.Context) {
-	logger := klog.FromContext(ctx)
 	if err := r.nodes.SetTransform(keepResources); err != nil {
-		logger.Error(err, "Failed to watch nodes")
+		klog.FromContext(ctx).Error(err, "Failed to watch nodes")
 		return
 	}
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	watching.Go(func() { r.nodes.RunWithContext(ctx) })
 	watching.Go(func() { r.followNamespaces(ctx) })
-	retries := backoff(firstPause, mostPause)
-	for {
+	period := func() time.Duration { return wait.Jitter(statusPeriod, 0.5) }
+	repeat(ctx, "Failed to report the status of the cluster", period, mostPause, r.due, func(ctx context.Context) error {
 		err := r.report(ctx, r.observe(ctx))
-		if ctx.Err() != nil {
-			return
-		}
-		delay := wait.Jitter(statusPeriod, 0.5)
-		if err == nil {
-			retries = backoff(firstPause, mostPause)
-		} else {
-			delay = retries.Step()
-			r.suspect(err)
-		}
-		if r.logged.differs(err) {
-			logger.Info("Failed to report the status of the cluster", "err", err, "retryAfter", delay)
-		}
-		if !pause(ctx, delay, r.due) {
-			return
-		}
-	}
+		r.suspect(err)
+		return err
+	})
 }
 
-// observe reads the state of the managed cluster.
 func (r *reporter) observe(ctx context.Context) *observed {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	seen := &observed{available: metav1.Condition{
 		Type: clusterv1.ManagedClusterConditionAvailable, Status: metav1.ConditionTrue,
 		Reason: reasonAvailable, Message: "The API server of the cluster is ready",
-	}, workers: r.workers(), retained: r.retained(), namespaces: r.namespaces.Condition}
+	}, workers: workersOf(reconcile.Stuck()), retained: r.retained(), namespaces: r.namespaces.Condition}
 	if err := r.ready(ctx); err != nil {
 		seen.available.Status, seen.available.Reason = metav1.ConditionFalse, reasonNotAvailable
 		seen.available.Message = fmt.Sprintf("The API server of the cluster is not ready: %v", err)
@@ -228,17 +210,10 @@ func (r *reporter) observe(ctx context.Context) *observed {
 	return seen
 }
 
-// workers returns the condition of the workers of the agent.
-func (r *reporter) workers() metav1.Condition {
-	var stuck []error
-	if r.config.Stuck != nil {
-		stuck = append(stuck, r.config.Stuck())
-	}
-	if r.namespaces != nil {
-		stuck = append(stuck, r.namespaces.Stuck())
-	}
-	if err := errors.Join(stuck...); err != nil {
-		return metav1.Condition{Type: conditionWorkers, Status: metav1.ConditionFalse, Reason: reasonStuck, Message: err.Error()}
+// workersOf returns the condition of the workers of the agent. stuck names those that do not return.
+func workersOf(stuck error) metav1.Condition {
+	if stuck != nil {
+		return metav1.Condition{Type: conditionWorkers, Status: metav1.ConditionFalse, Reason: reasonStuck, Message: stuck.Error()}
 	}
 	return metav1.Condition{Type: conditionWorkers, Status: metav1.ConditionTrue, Reason: reasonResponding, Message: "All workers of the agent return"}
 }
@@ -292,7 +267,6 @@ func add(to clusterv1.ResourceList, resources corev1.ResourceList) {
 	}
 }
 
-// claims returns the claims of the cluster by name, and reports whether they are known.
 func (r *reporter) claims(ctx context.Context, version string) ([]clusterv1.ManagedClusterClaim, bool) {
 	values := map[string]string{}
 	system, err := r.config.Managed.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
@@ -338,21 +312,27 @@ func (r *reporter) report(ctx context.Context, seen *observed) error {
 	defer cancel()
 	clusters := r.conn.hub.ocm.ClusterV1().ManagedClusters()
 	live := r.latest.Load()
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		if live == nil {
+			var err error
 			if live, err = clusters.Get(ctx, r.config.ClusterName, metav1.GetOptions{}); err != nil {
 				return err
 			}
 		}
-		change := difference(&live.Status, seen)
-		if len(change) == 0 {
+		status := seen.on(live.Status)
+		if equality.Semantic.DeepEqual(live.Status, status) {
 			return nil
 		}
 		// A patch keeps fields that the agent does not define.
-		patch, err := json.Marshal(map[string]any{
-			"metadata": map[string]any{"uid": live.UID, "resourceVersion": live.ResourceVersion},
-			"status":   change,
-		})
+		before, err := json.Marshal(map[string]any{"status": live.Status})
+		if err != nil {
+			return err
+		}
+		after, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": live.UID, "resourceVersion": live.ResourceVersion}, "status": status})
+		if err != nil {
+			return err
+		}
+		patch, err := jsonpatch.CreateMergePatch(before, after)
 		if err != nil {
 			return err
 		}
@@ -364,62 +344,33 @@ func (r *reporter) report(ctx context.Context, seen *observed) error {
 	})
 }
 
-// difference returns the merge patch that updates a status.
-func difference(status *clusterv1.ManagedClusterStatus, seen *observed) map[string]any {
-	change := map[string]any{}
-	conditions := slices.Clone(status.Conditions)
-	joined := meta.SetStatusCondition(&conditions, metav1.Condition{
+func (seen *observed) on(before clusterv1.ManagedClusterStatus) clusterv1.ManagedClusterStatus {
+	status := *before.DeepCopy()
+	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type: clusterv1.ManagedClusterConditionJoined, Status: metav1.ConditionTrue,
 		Reason: reasonJoined, Message: "The agent of the cluster has joined the hub",
 	})
-	workers := false
-	reported := meta.FindStatusCondition(conditions, conditionWorkers)
+	reported := meta.FindStatusCondition(status.Conditions, conditionWorkers)
 	if reported == nil && seen.workers.Status == metav1.ConditionFalse || reported != nil && reported.Status != seen.workers.Status {
 		// The condition is not written until it is False for the first time. Its message contains a
 		// duration. A change of only the duration is not written.
-		workers = meta.SetStatusCondition(&conditions, seen.workers)
+		meta.SetStatusCondition(&status.Conditions, seen.workers)
 	}
-	retained := false
-	if reported := meta.FindStatusCondition(conditions, seen.retained.Type); reported != nil || seen.retained.Status == metav1.ConditionTrue {
-		retained = meta.SetStatusCondition(&conditions, seen.retained)
+	if seen.retained.Status == metav1.ConditionTrue || meta.FindStatusCondition(status.Conditions, seen.retained.Type) != nil {
+		meta.SetStatusCondition(&status.Conditions, seen.retained)
 	}
-	if available := meta.SetStatusCondition(&conditions, seen.available); joined || available || workers || retained {
-		change["conditions"] = conditions
-	}
-	if seen.version != "" && seen.version != status.Version.Kubernetes {
-		change["version"] = map[string]any{"kubernetes": seen.version}
-	}
+	meta.SetStatusCondition(&status.Conditions, seen.available)
+	status.Version.Kubernetes = cmp.Or(seen.version, status.Version.Kubernetes)
 	if seen.resourcesKnown {
-		for name, lists := range map[string][2]clusterv1.ResourceList{
-			"capacity": {status.Capacity, seen.capacity}, "allocatable": {status.Allocatable, seen.allocatable},
-		} {
-			if resources := resourceChange(lists[0], lists[1]); len(resources) > 0 {
-				change[name] = resources
-			}
-		}
+		status.Capacity, status.Allocatable = seen.capacity, seen.allocatable
 	}
-	if seen.claimsKnown && !equality.Semantic.DeepEqual(status.ClusterClaims, seen.claims) {
-		change["clusterClaims"] = seen.claims
+	if seen.claimsKnown {
+		status.ClusterClaims = seen.claims
 	}
 	if seen.namespaces != nil {
 		if report := namespaceReport(status.ManagedNamespaces, seen.namespaces); report != nil {
-			change["managedNamespaces"] = report
+			status.ManagedNamespaces = report
 		}
 	}
-	return change
-}
-
-func resourceChange(before, after clusterv1.ResourceList) map[string]any {
-	change := map[string]any{}
-	for name := range before {
-		if _, ok := after[name]; !ok {
-			change[string(name)] = nil
-		}
-	}
-	for name, quantity := range after {
-		if former, ok := before[name]; !ok || former.Cmp(quantity) != 0 {
-			change[string(name)] = quantity
-		}
-	}
-	return change
+	return status
 }

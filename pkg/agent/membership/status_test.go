@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -64,8 +65,6 @@ func TestNamespaceReport(t *testing.T) {
 // TestStuckWorkersAreReported checks the conditions of several reports while workers get stuck and
 // return.
 func TestStuckWorkersAreReported(t *testing.T) {
-	var stuck error
-	r := &reporter{membership: &membership{Registrar: &Registrar{config: Config{Stuck: func() error { return stuck }}}}}
 	var status clusterv1.ManagedClusterStatus
 	for _, step := range []struct {
 		name    string
@@ -80,15 +79,12 @@ func TestStuckWorkersAreReported(t *testing.T) {
 		{name: "the worker returns", written: true, want: metav1.ConditionTrue},
 		{name: "report after the return", want: metav1.ConditionTrue},
 	} {
-		stuck = step.stuck
-		change := difference(&status, &observed{
+		before := status
+		status = (&observed{
 			available: metav1.Condition{Type: clusterv1.ManagedClusterConditionAvailable, Status: metav1.ConditionTrue, Reason: reasonAvailable},
-			workers:   r.workers(),
-		})
-		conditions, written := change["conditions"].([]metav1.Condition)
-		if written {
-			status.Conditions = conditions
-		}
+			workers:   workersOf(step.stuck),
+		}).on(status)
+		written := !equality.Semantic.DeepEqual(before, status)
 		if written != step.written {
 			t.Errorf("%s: conditions written = %v, want %v", step.name, written, step.written)
 		}

@@ -150,7 +150,6 @@ func (f *followed[T]) read(ctx context.Context, options metav1.ListOptions, see 
 	return accessor.GetResourceVersion(), err
 }
 
-// ownCluster returns the own ManagedCluster as an object to follow.
 func ownCluster(client versioned.Interface, name string, again <-chan struct{}) *followed[*clusterv1.ManagedCluster] {
 	clusters := client.ClusterV1().ManagedClusters()
 	return &followed[*clusterv1.ManagedCluster]{

@@ -3,6 +3,8 @@ package namespaces
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
@@ -17,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/refusal"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	rbacclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/rbac/v1alpha1"
@@ -122,10 +126,6 @@ func (c *Controller) Synced() bool {
 // to watch them.
 func (c *Controller) Unserved() bool { return !c.reportInformer.HasSynced() && c.hubReports.Absent() }
 
-// Stuck returns an error that names the namespaces from which workers do not return, or nil if
-// there are none.
-func (c *Controller) Stuck() error { return c.loop.Stuck() }
-
 // Run reports namespaces until ctx ends. It returns when all its goroutines have ended.
 func (c *Controller) Run(ctx context.Context) error {
 	var running sync.WaitGroup
@@ -140,7 +140,6 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// pass makes one pass over a namespace.
 func (c *Controller) pass(ctx context.Context, key cache.ObjectName) (time.Duration, error) {
 	err := c.reconcile(ctx, key.Name)
 	if err == nil && c.parked.probing(key.Name) {
@@ -174,4 +173,111 @@ func (c *Controller) release() {
 	for _, name := range c.parked.release() {
 		c.loop.Add(cache.ObjectName{Name: name})
 	}
+}
+
+// reconcile creates, updates or deletes the report of a namespace. It makes at most one request.
+// The watch event of the result triggers the next pass.
+func (c *Controller) reconcile(ctx context.Context, name string) error {
+	namespace, err := c.namespaces.Get(name)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("get namespace from cache: %w", err)
+	}
+	report, err := c.reports.Get(name)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("get ClusterNamespace from cache: %w", err)
+	}
+	operation := ""
+	switch exists := namespace != nil && namespace.DeletionTimestamp == nil; {
+	case exists && report == nil:
+		if c.parked.wait(name) {
+			return nil
+		}
+		operation = "create"
+		_, err = c.hub.Create(ctx, filled(&v1alpha1.ClusterNamespace{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: c.clusterName}}, namespace), metav1.CreateOptions{})
+	case exists && !matches(report, namespace):
+		operation = "update"
+		_, err = c.hub.Update(ctx, filled(report.DeepCopy(), namespace), metav1.UpdateOptions{})
+	case !exists && report != nil && report.DeletionTimestamp == nil:
+		operation = "delete"
+		// The UID precondition protects a newer ClusterNamespace with the same name.
+		err = c.hub.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(report.UID))})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+	default:
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%s ClusterNamespace: %w", operation, err)
+	}
+	writes.WithLabelValues(operation).Inc()
+	if operation == "delete" {
+		// The quota now has room for another report.
+		c.release()
+	}
+	return nil
+}
+
+func matches(report *v1alpha1.ClusterNamespace, namespace *metav1.PartialObjectMetadata) bool {
+	return report.Spec.NamespaceUID == namespace.UID && maps.Equal(report.Labels, namespace.Labels)
+}
+
+func filled(report *v1alpha1.ClusterNamespace, namespace *metav1.PartialObjectMetadata) *v1alpha1.ClusterNamespace {
+	report.Labels = namespace.Labels
+	report.Spec.NamespaceUID = namespace.UID
+	return report
+}
+
+// parking contains the namespaces that exceed the quota of the hub. One of them, the probe, is
+// retried. The others wait for the probe and cost no request.
+type parking struct {
+	mu    sync.Mutex
+	probe string
+	names sets.Set[string]
+}
+
+// wait parks a namespace and returns true if another namespace is the probe.
+func (p *parking) wait(name string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.probe == "" || p.probe == name {
+		return false
+	}
+	p.names.Insert(name)
+	waiting.Set(float64(p.names.Len() + 1))
+	return true
+}
+
+// refuse parks a namespace that the quota has rejected. It reports whether the namespace is the
+// probe, and whether it has just become the probe.
+func (p *parking) refuse(name string) (probe, first bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if first = p.probe == ""; first {
+		p.probe, p.names = name, sets.New[string]()
+	}
+	if probe = p.probe == name; !probe {
+		p.names.Insert(name)
+	}
+	waiting.Set(float64(p.names.Len() + 1))
+	return probe, first
+}
+
+func (p *parking) probing(name string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.probe == name && name != ""
+}
+
+// release removes all namespaces and returns them.
+func (p *parking) release() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.probe == "" {
+		return nil
+	}
+	names := append(p.names.UnsortedList(), p.probe)
+	p.probe, p.names = "", nil
+	waiting.Set(0)
+	return names
 }

@@ -1,7 +1,7 @@
 // Package namespaces reports the namespaces of one managed cluster to its hub,
 // as ClusterNamespaces in the hub namespace of the cluster.
 //
-// A pass over a namespace (reconcile.go) compares the namespace with its report, both from
+// A pass over a namespace (controller.go) compares the namespace with its report, both from
 // informers, and writes the report if they differ. So an unchanged namespace costs no request. The
 // agent deletes a ClusterNamespace in that hub namespace if its namespace does not exist.
 //

@@ -147,7 +147,6 @@ func (g *Guard) Run(ctx context.Context) error {
 // allow to read it.
 func unreadable(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) }
 
-// read returns the own ManagedCluster.
 func (g *Guard) read(ctx context.Context) (*clusterv1.ManagedCluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/restored"
@@ -37,12 +38,10 @@ func Identity(agentID, clusterName string) string {
 	return hex.EncodeToString(sum[:])[:40]
 }
 
-// foreignError is the error of a ServiceAccount of another owner.
 type foreignError struct{ message string }
 
 func (e *foreignError) Error() string { return e.message }
 
-// missingError is the error of a ServiceAccount that does not exist.
 type missingError struct{ error }
 
 func (e *missingError) Unwrap() error { return e.error }
@@ -51,7 +50,7 @@ func (e *missingError) Unwrap() error { return e.error }
 // ServiceAccount if necessary.
 func (c *Controller) ensureAccount(ctx context.Context, st *accountState, owner *v1beta1.ManagedServiceAccount) (*corev1.ServiceAccount, error) {
 	if !c.accountInformer.HasSynced() {
-		return nil, fmt.Errorf("cannot watch the ServiceAccounts of namespace %s: %w", c.namespace, c.watchError())
+		return nil, fmt.Errorf("cannot watch the ServiceAccounts of namespace %s: %w", c.Namespace, c.watchError())
 	}
 	live := c.knownAccount(owner.Name)
 	if live == nil && st.unlabelled {
@@ -77,7 +76,7 @@ func (c *Controller) ensureAccount(ctx context.Context, st *accountState, owner 
 		_, labelled := live.Labels[v1beta1.ManagedServiceAccountLabel]
 		st.unlabelled = !labelled
 	}
-	switch judgeAccount(live, c.identity, owner.UID, c.recordedUID(owner), owner.Status.TokenSecretRef != nil) {
+	switch judgeAccount(live, c.Identity, owner.UID, c.recordedUID(owner), owner.Status.TokenSecretRef != nil) {
 	case usable:
 		return live, nil
 	case unclaimed:
@@ -104,7 +103,7 @@ func (c *Controller) ensureAccount(ctx context.Context, st *accountState, owner 
 
 // recordedUID returns the UID of the ServiceAccount in the status.
 func (c *Controller) recordedUID(owner *v1beta1.ManagedServiceAccount) types.UID {
-	if ref := owner.Status.ServiceAccountRef; ref != nil && ref.Namespace == c.namespace && ref.Name == owner.Name {
+	if ref := owner.Status.ServiceAccountRef; ref != nil && ref.Namespace == c.Namespace && ref.Name == owner.Name {
 		return ref.UID
 	}
 	return ""
@@ -116,21 +115,19 @@ func (c *Controller) describeForeign(account *corev1.ServiceAccount) string {
 		owner = fmt.Sprintf("belongs to another owner, %q", other)
 	}
 	return fmt.Sprintf("ServiceAccount %s/%s on the managed cluster %s. Delete it there, or transfer it: kubectl label serviceaccount -n %s %s %s=%s --overwrite",
-		account.Namespace, account.Name, owner, account.Namespace, account.Name, v1beta1.ManagedServiceAccountLabel, c.identity)
+		account.Namespace, account.Name, owner, account.Namespace, account.Name, v1beta1.ManagedServiceAccountLabel, c.Identity)
 }
 
-// knownAccount returns the ServiceAccount from the informer, or nil.
 func (c *Controller) knownAccount(name string) *corev1.ServiceAccount {
-	account, err := c.accounts.ServiceAccounts(c.namespace).Get(name)
+	account, err := c.accounts.ServiceAccounts(c.Namespace).Get(name)
 	if err != nil {
 		return nil
 	}
 	return account
 }
 
-// readAccount reads a ServiceAccount from the managed cluster, or returns nil if it does not exist.
 func (c *Controller) readAccount(ctx context.Context, name string) (*corev1.ServiceAccount, error) {
-	live, err := c.managed.CoreV1().ServiceAccounts(c.namespace).Get(ctx, name, metav1.GetOptions{})
+	live, err := c.Managed.CoreV1().ServiceAccounts(c.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -141,9 +138,9 @@ func (c *Controller) readAccount(ctx context.Context, name string) (*corev1.Serv
 }
 
 func (c *Controller) createAccount(ctx context.Context, st *accountState, owner *v1beta1.ManagedServiceAccount) (*corev1.ServiceAccount, error) {
-	created, err := c.managed.CoreV1().ServiceAccounts(c.namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
-		Name: owner.Name, Namespace: c.namespace,
-		Labels:      map[string]string{v1beta1.ManagedServiceAccountLabel: c.identity},
+	created, err := c.Managed.CoreV1().ServiceAccounts(c.Namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+		Name: owner.Name, Namespace: c.Namespace,
+		Labels:      map[string]string{v1beta1.ManagedServiceAccountLabel: c.Identity},
 		Annotations: c.annotations(owner),
 	}}, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
@@ -160,21 +157,20 @@ func (c *Controller) createAccount(ctx context.Context, st *accountState, owner 
 func (c *Controller) annotations(owner *v1beta1.ManagedServiceAccount) map[string]string {
 	return map[string]string{
 		OwnerUIDAnnotation: string(owner.UID),
-		SourceAnnotation:   fmt.Sprintf("cluster %s of hub %s", c.clusterName, c.hubHost),
+		SourceAnnotation:   fmt.Sprintf("cluster %s of hub %s", c.ClusterName, c.HubHost),
 	}
 }
 
-// claimAccount sets the label and annotations of a ServiceAccount of this agent.
 func (c *Controller) claimAccount(ctx context.Context, st *accountState, owner *v1beta1.ManagedServiceAccount, account *corev1.ServiceAccount) (*corev1.ServiceAccount, error) {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": account.UID, "resourceVersion": account.ResourceVersion,
-		"labels":      map[string]string{v1beta1.ManagedServiceAccountLabel: c.identity},
+		"labels":      map[string]string{v1beta1.ManagedServiceAccountLabel: c.Identity},
 		"annotations": c.annotations(owner),
 	}})
 	if err != nil {
 		return nil, err
 	}
-	patched, err := c.managed.CoreV1().ServiceAccounts(account.Namespace).Patch(ctx, account.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	patched, err := c.Managed.CoreV1().ServiceAccounts(account.Namespace).Patch(ctx, account.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil, reconcile.ErrOutdated
 	}
@@ -187,7 +183,7 @@ func (c *Controller) claimAccount(ctx context.Context, st *accountState, owner *
 
 // deleteAccount deletes a ServiceAccount of this agent, which revokes its tokens.
 func (c *Controller) deleteAccount(ctx context.Context, account *corev1.ServiceAccount) error {
-	err := c.managed.CoreV1().ServiceAccounts(account.Namespace).Delete(ctx, account.Name, metav1.DeleteOptions{
+	err := c.Managed.CoreV1().ServiceAccounts(account.Namespace).Delete(ctx, account.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &account.UID},
 	})
 	// A conflict is caused by the UID precondition: another ServiceAccount has the name.
@@ -206,18 +202,18 @@ func (c *Controller) revoke(ctx context.Context, name string, deleting, seen boo
 	}
 	ref := restored.Ref{Resource: restored.ManagedServiceAccounts, Name: name}
 	account := c.knownAccount(name)
-	if account == nil || account.DeletionTimestamp != nil || account.Labels[v1beta1.ManagedServiceAccountLabel] != c.identity {
-		c.restored.Release(ref)
+	if account == nil || account.DeletionTimestamp != nil || account.Labels[v1beta1.ManagedServiceAccountLabel] != c.Identity {
+		c.Restored.Release(ref)
 		return false, nil
 	}
 	if !deleting {
 		if gone, err := c.ownerGone(ctx, name); !gone {
 			return false, err
 		}
-		if keeps, err := c.restored.Keeps(ctx, seen); err != nil {
+		if keeps, err := c.Restored.Keeps(ctx, seen); err != nil {
 			return false, err
 		} else if keeps {
-			c.restored.Retain(ref, fmt.Sprintf("ServiceAccount %s/%s", account.Namespace, name))
+			c.Restored.Retain(ref, fmt.Sprintf("ServiceAccount %s/%s", account.Namespace, name))
 			return true, nil
 		}
 		// The ManagedServiceAccount may have been created just before the restore was confirmed.
@@ -225,7 +221,7 @@ func (c *Controller) revoke(ctx context.Context, name string, deleting, seen boo
 			return false, err
 		}
 	}
-	c.restored.Release(ref)
+	c.Restored.Release(ref)
 	if err := c.deleteAccount(ctx, account); err != nil {
 		failures.WithLabelValues("serviceaccount").Inc()
 		return false, err
@@ -237,7 +233,7 @@ func (c *Controller) revoke(ctx context.Context, name string, deleting, seen boo
 // not concern the object is an error, such as the response of a hub that does not serve the
 // resource.
 func (c *Controller) ownerGone(ctx context.Context, name string) (bool, error) {
-	_, err := c.hub.AuthenticationV1beta1().ManagedServiceAccounts(c.clusterName).Get(ctx, name, metav1.GetOptions{})
+	_, err := c.Hub.AuthenticationV1beta1().ManagedServiceAccounts(c.ClusterName).Get(ctx, name, metav1.GetOptions{})
 	if err == nil {
 		return false, reconcile.ErrOutdated
 	}
@@ -252,11 +248,11 @@ func (c *Controller) ownerGone(ctx context.Context, name string) (bool, error) {
 // cleanFormerNamespace deletes the ServiceAccount in the previously configured namespace of the
 // agent.
 func (c *Controller) cleanFormerNamespace(ctx context.Context, ref *v1beta1.ServiceAccountReference) error {
-	if ref == nil || ref.Namespace == "" || ref.Namespace == c.namespace {
+	if ref == nil || ref.Namespace == "" || ref.Namespace == c.Namespace {
 		return nil
 	}
-	account, err := c.managed.CoreV1().ServiceAccounts(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
-	if err == nil && (account.UID != ref.UID || account.Labels[v1beta1.ManagedServiceAccountLabel] != c.identity) {
+	account, err := c.Managed.CoreV1().ServiceAccounts(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	if err == nil && (account.UID != ref.UID || account.Labels[v1beta1.ManagedServiceAccountLabel] != c.Identity) {
 		return nil
 	}
 	if err == nil {
@@ -268,4 +264,32 @@ func (c *Controller) cleanFormerNamespace(ctx context.Context, ref *v1beta1.Serv
 		return nil
 	}
 	return err
+}
+
+// RemoveAll deletes all ServiceAccounts of this agent, which revokes their tokens. It sends no
+// request to the hub. It returns an error as long as ServiceAccounts remain, and must then be
+// called again. The controller must not run at the same time.
+func (c *Controller) RemoveAll(ctx context.Context) error {
+	accounts, err := c.Managed.CoreV1().ServiceAccounts(c.Namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: labels.Set{v1beta1.ManagedServiceAccountLabel: c.Identity}.String(),
+	})
+	if apierrors.IsForbidden(err) {
+		// Without this permission, the agent has created no ServiceAccounts.
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list ServiceAccounts: %w", err)
+	}
+	var errs []error
+	for i := range accounts.Items {
+		account := &accounts.Items[i]
+		if account.DeletionTimestamp != nil {
+			// The ServiceAccount has a finalizer of another component. Its tokens are invalid.
+			continue
+		}
+		if err := c.deleteAccount(ctx, account); err != nil {
+			errs = append(errs, fmt.Errorf("ServiceAccount %s: %w", account.Name, err))
+		}
+	}
+	return errors.Join(errs...)
 }

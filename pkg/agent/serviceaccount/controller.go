@@ -71,13 +71,7 @@ type Config struct {
 // Controller maintains the ServiceAccounts of one managed cluster and their tokens. Its loop
 // reconciles accounts by name.
 type Controller struct {
-	clusterName, identity, hubHost, namespace string
-	verifyInterval                            time.Duration
-	hub                                       versioned.Interface
-	hubSecrets, managed                       kubernetes.Interface
-	caSource                                  func() ([]byte, error)
-	clock                                     clock.WithTicker
-	restored                                  *restored.Guard
+	Config
 	// skew is the time in nanoseconds by which the clock of the managed cluster is ahead of the
 	// agent's clock.
 	skew atomic.Int64
@@ -89,8 +83,9 @@ type Controller struct {
 	accounts                       corelisters.ServiceAccountLister
 	hubAccounts                    reconcile.Optional
 
-	loop   reconcile.Loop
-	states states
+	loop reconcile.Loop
+	// states contains the accountState of every account.
+	states sync.Map
 
 	mu sync.Mutex
 	// accountsErr is the last error of the watch of ServiceAccounts.
@@ -99,13 +94,7 @@ type Controller struct {
 
 // New returns a controller. It makes no request.
 func New(config Config) (*Controller, error) {
-	c := &Controller{
-		clusterName: config.ClusterName, identity: config.Identity, hubHost: config.HubHost, namespace: config.Namespace,
-		verifyInterval: config.VerifyInterval,
-		hub:            config.Hub, hubSecrets: config.HubSecrets, managed: config.Managed, caSource: config.CA, clock: config.Clock,
-		restored:    config.Restored,
-		hubAccounts: reconcile.Optional{Resource: "ManagedServiceAccounts"},
-	}
+	c := &Controller{Config: config, hubAccounts: reconcile.Optional{Resource: "ManagedServiceAccounts"}}
 	c.ownerInformer = authenticationinformers.NewManagedServiceAccountInformer(config.Hub, config.ClusterName, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	// ServiceAccounts of other owners are also watched, because a deletion may resolve a conflict.
 	c.accountInformer = coreinformers.NewFilteredServiceAccountInformer(config.Managed, config.Namespace, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
@@ -183,10 +172,6 @@ func (c *Controller) Synced() bool {
 // agent to watch them.
 func (c *Controller) Unserved() bool { return !c.ownerInformer.HasSynced() && c.hubAccounts.Absent() }
 
-// Stuck returns an error that names the accounts from which workers do not return, or nil if
-// there are none.
-func (c *Controller) Stuck() error { return c.loop.Stuck() }
-
 // Run reconciles accounts until ctx ends. It returns when all its goroutines have ended.
 func (c *Controller) Run(ctx context.Context) error {
 	var running sync.WaitGroup
@@ -204,14 +189,13 @@ func (c *Controller) Run(ctx context.Context) error {
 	if err != nil {
 		return nil
 	}
-	klog.FromContext(ctx).Info("Keeping ServiceAccounts", "cluster", c.clusterName, "namespace", c.namespace, "identity", c.identity)
+	klog.FromContext(ctx).Info("Keeping ServiceAccounts", "cluster", c.ClusterName, "namespace", c.Namespace, "identity", c.Identity)
 	c.loop.Run(ctx)
 	return nil
 }
 
-// pass makes one pass over an account and returns the delay of the next pass.
 func (c *Controller) pass(ctx context.Context, key cache.ObjectName) (time.Duration, error) {
-	st := c.states.get(key.Name)
+	st := c.state(key.Name)
 	result, err := c.reconcile(ctx, key.Name, st)
 	st.conflict = result.conflict
 	c.loop.SetState(key, result.state)
@@ -225,12 +209,51 @@ func (c *Controller) pass(ctx context.Context, key cache.ObjectName) (time.Durat
 	return result.again, nil
 }
 
-// retry returns the delay before an account is retried after an error.
 func (c *Controller) retry(key cache.ObjectName, _ error, delay time.Duration) time.Duration {
-	st := c.states.get(key.Name)
+	st := c.state(key.Name)
 	if st.conflict {
 		delay = min(delay, conflictRetry)
 	}
-	st.notBefore = c.clock.Now().Add(delay)
+	st.notBefore = c.Clock.Now().Add(delay)
 	return delay
+}
+
+// caInterval is the interval at which the CA of the managed cluster is read.
+const caInterval = 10 * time.Second
+
+// caBundle is the CA of the managed cluster, or the error of reading it if it was never read.
+type caBundle struct {
+	content string
+	err     error
+}
+
+// readCA reads the CA, and triggers a pass over all accounts if it has changed. After an error, the
+// last content is kept.
+func (c *Controller) readCA(ctx context.Context) {
+	content, err := c.CA()
+	before, now := c.ca.Load(), &caBundle{string(content), err}
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to read the CA of the managed cluster")
+		if before != nil && before.err == nil {
+			return
+		}
+	}
+	c.ca.Store(now)
+	if err == nil && (before == nil || before.err != nil || before.content != now.content) {
+		klog.FromContext(ctx).V(2).Info("The CA of the managed cluster has changed")
+		c.enqueueAll()
+	}
+}
+
+func (c *Controller) watchCA(ctx context.Context) {
+	ticker := c.Clock.NewTicker(caInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+			c.readCA(ctx)
+		}
+	}
 }

@@ -147,10 +147,8 @@ const (
 	causeDue     cause = "due"
 )
 
-// dead reports whether the token to be replaced is invalid.
 func (c cause) dead() bool { return c != "" && c != causeRequest && c != causeDue }
 
-// verdict is the result of a TokenReview.
 type verdict int
 
 const (
@@ -159,7 +157,6 @@ const (
 	rejected
 )
 
-// facts are the input of judge.
 type facts struct {
 	// now is the time of the managed cluster.
 	now       time.Time
@@ -173,7 +170,6 @@ type facts struct {
 	verdict verdict
 }
 
-// plan is the result of judge.
 type plan struct {
 	// ask is true if the token must be reviewed before another decision.
 	ask bool
@@ -251,13 +247,10 @@ type checked struct {
 type reason string
 
 const (
-	reasonFirst    reason = "first look"
-	reasonNudge    reason = "the server saw a change"
-	reasonAccount  reason = "another ServiceAccount"
-	reasonRequest  reason = "another spec"
-	reasonCA       reason = "another CA"
-	reasonDue      reason = "due"
-	reasonInterval reason = "interval"
+	// reasonChange means that something has changed, or that the token is due.
+	reasonChange reason = "change"
+	// reasonRoutine means that the Secret was not read for some time, or only the CA has changed.
+	reasonRoutine reason = "routine"
 )
 
 // look returns the reason to read a Secret. now is the time of the agent, and managedNow is the
@@ -265,19 +258,11 @@ const (
 func look(c *checked, accountUID types.UID, request, ca string, status *v1beta1.ManagedServiceAccountStatus, now, managedNow time.Time) reason {
 	switch {
 	case c == nil:
-		return reasonFirst
-	case nudge(status) != "":
-		return reasonNudge
-	case c.held.accountUID != accountUID:
-		return reasonAccount
-	case c.request != request:
-		return reasonRequest
-	case !managedNow.Before(c.held.due()):
-		return reasonDue
-	case c.ca != ca:
-		return reasonCA
-	case !now.Before(c.next):
-		return reasonInterval
+		return reasonRoutine
+	case nudge(status) != "" || c.held.accountUID != accountUID || c.request != request || !managedNow.Before(c.held.due()):
+		return reasonChange
+	case c.ca != ca || !now.Before(c.next):
+		return reasonRoutine
 	}
 	return ""
 }
@@ -296,14 +281,8 @@ func nudge(status *v1beta1.ManagedServiceAccountStatus) string {
 	return ""
 }
 
-// routine reports whether a check has no particular cause. If such a check fails, the status stays
-// the same, because no problem is known.
-func routine(why reason, status *v1beta1.ManagedServiceAccountStatus, managedNow time.Time) bool {
-	switch why {
-	case reasonFirst, reasonInterval, reasonCA:
-	default:
-		return false
-	}
-	return meta.IsStatusConditionTrue(status.Conditions, v1beta1.ConditionTokenReported) && nudge(status) == "" &&
+// quiet reports whether the status stays the same if a check fails, because no problem is known.
+func quiet(why reason, status *v1beta1.ManagedServiceAccountStatus, managedNow time.Time) bool {
+	return why == reasonRoutine && meta.IsStatusConditionTrue(status.Conditions, v1beta1.ConditionTokenReported) && nudge(status) == "" &&
 		status.ExpirationTimestamp != nil && managedNow.Before(status.ExpirationTimestamp.Time)
 }

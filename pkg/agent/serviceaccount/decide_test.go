@@ -172,26 +172,21 @@ func TestLook(t *testing.T) {
 	nudged := func(reason string) *v1beta1.ManagedServiceAccountStatus {
 		return &v1beta1.ManagedServiceAccountStatus{Conditions: []metav1.Condition{{Type: v1beta1.ConditionSecretCreated, Status: metav1.ConditionFalse, Reason: reason}}}
 	}
-	for want, got := range map[reason]reason{
-		"":             func() reason { c, s := good(); return look(c, "uid", "r", "ca", s, now, now) }(),
-		reasonFirst:    func() reason { _, s := good(); return look(nil, "uid", "r", "ca", s, now, now) }(),
-		reasonAccount:  func() reason { c, s := good(); return look(c, "new", "r", "ca", s, now, now) }(),
-		reasonRequest:  func() reason { c, s := good(); return look(c, "uid", "q", "ca", s, now, now) }(),
-		reasonCA:       func() reason { c, s := good(); return look(c, "uid", "r", "new", s, now, now) }(),
-		reasonDue:      func() reason { c, s := good(); return look(c, "uid", "r", "ca", s, now, issued.Add(48*time.Minute)) }(),
-		reasonInterval: func() reason { c, s := good(); return look(c, "uid", "r", "ca", s, issued.Add(20*time.Minute), now) }(),
-		reasonNudge: func() reason {
-			c, _ := good()
-			return look(c, "uid", "r", "ca", nudged(v1beta1.ReasonSecretMissing), now, now)
-		}(),
+	c, status := good()
+	for what, test := range map[string]struct{ got, want reason }{
+		"up to date":             {look(c, "uid", "r", "ca", status, now, now), ""},
+		"first look":             {look(nil, "uid", "r", "ca", status, now, now), reasonRoutine},
+		"another ServiceAccount": {look(c, "new", "r", "ca", status, now, now), reasonChange},
+		"another spec":           {look(c, "uid", "q", "ca", status, now, now), reasonChange},
+		"another CA":             {look(c, "uid", "r", "new", status, now, now), reasonRoutine},
+		"due":                    {look(c, "uid", "r", "ca", status, now, issued.Add(48*time.Minute)), reasonChange},
+		"interval":               {look(c, "uid", "r", "ca", status, issued.Add(20*time.Minute), now), reasonRoutine},
+		"the Secret is missing":  {look(c, "uid", "r", "ca", nudged(v1beta1.ReasonSecretMissing), now, now), reasonChange},
+		"the Secret has changed": {look(c, "uid", "r", "ca", nudged(v1beta1.ReasonSecretChanged), now, now), reasonChange},
 	} {
-		if got != want {
-			t.Errorf("look() = %q, want %q", got, want)
+		if test.got != test.want {
+			t.Errorf("%s: look() = %q, want %q", what, test.got, test.want)
 		}
-	}
-	c, _ := good()
-	if got := look(c, "uid", "r", "ca", nudged(v1beta1.ReasonSecretChanged), now, now); got != reasonNudge {
-		t.Errorf("look() after a change of the Secret = %q, want %q", got, reasonNudge)
 	}
 	if got := look(c, "uid", "r", "ca", nudged(v1beta1.ReasonSecretConflict), now, now); got != "" {
 		t.Errorf("look() after a conflict that the agent reported = %q, want none", got)

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/restored"
@@ -23,7 +24,6 @@ const (
 	stateRetained = "retained"
 )
 
-// outcome is the result of a pass.
 type outcome struct {
 	// state is the state in the metric. It is empty for an account that does not exist.
 	state string
@@ -37,7 +37,6 @@ type outcome struct {
 	conflict bool
 }
 
-// reconcile makes one pass over an account.
 func (c *Controller) reconcile(ctx context.Context, name string, st *accountState) (outcome, error) {
 	owner, _ := c.owners.Get(name) // the only error is that the informer does not contain it
 	if owner == nil || owner.DeletionTimestamp != nil {
@@ -47,7 +46,7 @@ func (c *Controller) reconcile(ctx context.Context, name string, st *accountStat
 			return outcome{state: stateRetained, again: restored.Pause}, err
 		}
 		if err == nil && owner == nil {
-			c.states.drop(name)
+			c.states.Delete(name)
 		}
 		return outcome{}, err
 	}
@@ -55,7 +54,7 @@ func (c *Controller) reconcile(ctx context.Context, name string, st *accountStat
 		*st = accountState{uid: owner.UID}
 		c.loop.Forget(cache.ObjectName{Name: name})
 	}
-	now := c.clock.Now()
+	now := c.Clock.Now()
 	present := c.triggerOf(owner)
 	if left := st.notBefore.Sub(now); left > 0 && present == st.tried {
 		return outcome{state: stateOf(owner), again: left, waiting: true}, nil
@@ -135,4 +134,49 @@ func (c *Controller) ensure(ctx context.Context, st *accountState, owner *v1beta
 		}
 	}
 	return outcome{}, err
+}
+
+// accountState is the state of one account that the agent keeps in memory between passes. After a
+// restart, it is rebuilt. Only passes over the account use it.
+type accountState struct {
+	// uid is the UID of the ManagedServiceAccount to which the other fields belong.
+	uid types.UID
+	// unlabelled is true if a ServiceAccount with the name exists without the label, and so is not
+	// watched.
+	unlabelled bool
+	// unstored is true if no Secret can exist yet.
+	unstored bool
+	// spare is a token that could not be stored. It is kept so that a retry does not request
+	// another token.
+	spare *minted
+	// checked describes the Secret when it was last up to date.
+	checked *checked
+	// waitingSince is the time since which the agent waits for access to a Secret or for its
+	// removal.
+	waitingSince time.Time
+	// notBefore is the time at which a failed pass is retried, unless its trigger differs from
+	// tried.
+	notBefore time.Time
+	tried     trigger
+	// conflict is true if the last pass found an object of another owner.
+	conflict bool
+	// reported is the generation of the last report without failures, at the time reportedAt. It is
+	// zero after a failure.
+	reported   int64
+	reportedAt time.Time
+}
+
+// trigger contains all inputs of a pass except the time.
+type trigger struct {
+	generation int64
+	nudge      string
+	account    types.UID
+	version    string
+	ca         string
+}
+
+// state returns the state of an account, which it creates if necessary.
+func (c *Controller) state(name string) *accountState {
+	st, _ := c.states.LoadOrStore(name, &accountState{})
+	return st.(*accountState)
 }

@@ -15,11 +15,11 @@ import (
 // readSecret reads the Secret of an account and returns its ownership. The agent is allowed to
 // create Secrets with any name, but to read only Secrets that it created.
 func (c *Controller) readSecret(ctx context.Context, owner *v1beta1.ManagedServiceAccount, known bool) (*corev1.Secret, ownership, error) {
-	secrets := c.hubSecrets.CoreV1().Secrets(c.clusterName)
+	secrets := c.HubSecrets.CoreV1().Secrets(c.ClusterName)
 	secret, err := secrets.Get(ctx, owner.Name, metav1.GetOptions{})
 	switch {
 	case err == nil:
-		return secret, ownershipOf(secret, owner, known, subject(c.namespace, owner.Name)), nil
+		return secret, ownershipOf(secret, owner, known, subject(c.Namespace, owner.Name)), nil
 	case apierrors.IsNotFound(err):
 		return nil, absent, nil
 	case !apierrors.IsForbidden(err):
@@ -36,9 +36,8 @@ func (c *Controller) readSecret(ctx context.Context, owner *v1beta1.ManagedServi
 	return nil, unread, fmt.Errorf("create Secret: %w", err)
 }
 
-// writeSecret updates a Secret at the version that was read, or creates a Secret.
 func (c *Controller) writeSecret(ctx context.Context, secret *corev1.Secret) (*corev1.Secret, error) {
-	secrets := c.hubSecrets.CoreV1().Secrets(c.clusterName)
+	secrets := c.HubSecrets.CoreV1().Secrets(c.ClusterName)
 	if secret.ResourceVersion == "" {
 		created, err := secrets.Create(ctx, secret, metav1.CreateOptions{})
 		if err != nil && !apierrors.IsAlreadyExists(err) {

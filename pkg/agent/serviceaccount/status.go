@@ -117,7 +117,6 @@ func undecided(conditions []metav1.Condition, kind string) bool {
 	}
 }
 
-// reportedAlready reports whether the report does not change the status.
 func (c *Controller) reportedAlready(owner *v1beta1.ManagedServiceAccount, r *report) bool {
 	return equality.Semantic.DeepEqual(owner.Status, r.on(owner.Status, owner.Generation, c.managedNow()))
 }
@@ -125,7 +124,7 @@ func (c *Controller) reportedAlready(owner *v1beta1.ManagedServiceAccount, r *re
 // writeStatus writes a report to the status on the hub if the report changes the status. It returns the last known
 // version of the ManagedServiceAccount.
 func (c *Controller) writeStatus(ctx context.Context, st *accountState, owner *v1beta1.ManagedServiceAccount, r *report) (*v1beta1.ManagedServiceAccount, error) {
-	client := c.hub.AuthenticationV1beta1().ManagedServiceAccounts(c.clusterName)
+	client := c.Hub.AuthenticationV1beta1().ManagedServiceAccounts(c.ClusterName)
 	live := owner
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		status := r.on(live.Status, owner.Generation, c.managedNow())
@@ -143,7 +142,7 @@ func (c *Controller) writeStatus(ctx context.Context, st *accountState, owner *v
 		if err != nil {
 			return err
 		}
-		live, st.reported, st.reportedAt = updated, 0, c.clock.Now()
+		live, st.reported, st.reportedAt = updated, 0, c.Clock.Now()
 		if r.stored != nil {
 			st.reported = owner.Generation
 		}

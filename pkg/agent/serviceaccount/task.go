@@ -64,17 +64,16 @@ func (t *task) keepToken(ctx context.Context) (outcome, error) {
 		return t.fail(fmt.Errorf("CA of the managed cluster: %w", bundle.err))
 	}
 	t.ca = bundle.content
-	why := look(t.st.checked, t.account.UID, t.wanted.text, t.ca, &t.owner.Status, t.clock.Now(), t.managedNow())
+	why := look(t.st.checked, t.account.UID, t.wanted.text, t.ca, &t.owner.Status, t.Clock.Now(), t.managedNow())
 	if why == "" {
 		return t.good(), nil
 	}
-	t.quiet = routine(why, &t.owner.Status, t.managedNow())
+	t.quiet = quiet(why, &t.owner.Status, t.managedNow())
 	result, err := t.check(ctx)
 	result.looked = true
 	return result, err
 }
 
-// check reads the Secret and brings it up to date.
 func (t *task) check(ctx context.Context) (outcome, error) {
 	f := facts{now: t.managedNow(), account: t.account, owner: t.owner, request: t.wanted.text, ca: []byte(t.ca)}
 	if !t.st.unstored {
@@ -88,9 +87,9 @@ func (t *task) check(ctx context.Context) (outcome, error) {
 		}
 	}
 	p := judge(f)
-	reviewed := t.clock.Now()
+	reviewed := t.Clock.Now()
 	if p.ask {
-		if last := t.st.checked; last != nil && last.version == f.secret.ResourceVersion && reviewed.Before(last.reviewed.Add(t.verifyInterval/2)) {
+		if last := t.st.checked; last != nil && last.version == f.secret.ResourceVersion && reviewed.Before(last.reviewed.Add(t.VerifyInterval/2)) {
 			f.verdict, reviewed = accepted, last.reviewed
 		} else {
 			var err error
@@ -125,7 +124,7 @@ func (t *task) check(ctx context.Context) (outcome, error) {
 	t.st.spare, t.st.unstored, t.st.waitingSince = nil, false, time.Time{}
 	t.st.checked = &checked{
 		held: p.held, request: t.wanted.text, ca: t.ca, version: secret.ResourceVersion,
-		reviewed: reviewed, next: t.clock.Now().Add(wait.Jitter(t.verifyInterval*3/4, 2.0/3)),
+		reviewed: reviewed, next: t.Clock.Now().Add(wait.Jitter(t.VerifyInterval*3/4, 2.0/3)),
 	}
 	return t.good(), nil
 }
@@ -141,7 +140,6 @@ func (t *task) ensureSpare(ctx context.Context, now time.Time, why cause) error 
 	return err
 }
 
-// store writes the Secret according to the plan.
 func (t *task) store(ctx context.Context, secret *corev1.Secret, p plan) (*corev1.Secret, error) {
 	if secret == nil {
 		secret = &corev1.Secret{}
@@ -161,10 +159,9 @@ func (t *task) good() outcome {
 	}
 	t.report.expires = have.held.expires
 	due := have.held.due().Sub(t.managedNow())
-	return outcome{again: max(min(due, have.next.Sub(t.clock.Now())), time.Millisecond)}
+	return outcome{again: max(min(due, have.next.Sub(t.Clock.Now())), time.Millisecond)}
 }
 
-// fail reports an error, unless the check is quiet.
 func (t *task) fail(err error) (outcome, error) {
 	if !t.quiet && !errors.Is(err, reconcile.ErrOutdated) {
 		t.report.tokenFailed, t.report.secretFailed = finding{v1beta1.ReasonTokenReportFailed, describe(err)}, t.absence
@@ -186,7 +183,7 @@ func (t *task) secretFailed(err error) (outcome, error) {
 // patient reports whether the agent should continue to wait for the hub to grant access to a Secret
 // or to remove it, without a report.
 func (t *task) patient() bool {
-	now := t.clock.Now()
+	now := t.Clock.Now()
 	if t.st.waitingSince.IsZero() {
 		t.st.waitingSince = now
 	}

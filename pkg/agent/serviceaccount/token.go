@@ -29,7 +29,6 @@ const (
 	skewTolerance = 30 * time.Second
 )
 
-// claims are the claims of a token.
 type claims struct {
 	subject   string
 	audiences []string
@@ -118,7 +117,6 @@ func (c claims) fresh(now time.Time) bool {
 	return now.Before(c.issued.Add(c.expires.Sub(c.issued) / 10))
 }
 
-// request describes a requested token.
 type request struct {
 	// text is the canonical form that is stored in an annotation of the Secret.
 	text      string
@@ -126,7 +124,6 @@ type request struct {
 	seconds   int64
 }
 
-// requestOf returns the token request for a spec.
 func requestOf(spec *v1beta1.ManagedServiceAccountSpec) (request, error) {
 	validity, err := v1beta1.ParseValidity(spec.Rotation.Validity)
 	if err != nil {
@@ -148,9 +145,8 @@ type minted struct {
 	request string
 }
 
-// mint requests a token from the managed cluster.
 func (c *Controller) mint(ctx context.Context, account *corev1.ServiceAccount, wanted request, why cause) (*minted, error) {
-	answer, err := c.managed.CoreV1().ServiceAccounts(account.Namespace).CreateToken(ctx, account.Name, &authenticationv1.TokenRequest{
+	answer, err := c.Managed.CoreV1().ServiceAccounts(account.Namespace).CreateToken(ctx, account.Name, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{Audiences: wanted.audiences, ExpirationSeconds: &wanted.seconds},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -176,7 +172,6 @@ func (c *Controller) mint(ctx context.Context, account *corev1.ServiceAccount, w
 	return &minted{claims: got, token: answer.Status.Token, request: wanted.text}, nil
 }
 
-// subject returns the user name of a ServiceAccount.
 func subject(namespace, name string) string {
 	return "system:serviceaccount:" + namespace + ":" + name
 }
@@ -184,7 +179,7 @@ func subject(namespace, name string) string {
 // learnSkew determines the clock skew from a token that was just issued. Without it, an agent whose
 // clock is ahead by most of a token lifetime would replace tokens endlessly.
 func (c *Controller) learnSkew(issued time.Time) {
-	skew := issued.Sub(c.clock.Now())
+	skew := issued.Sub(c.Clock.Now())
 	if skew.Abs() < skewTolerance {
 		skew = 0
 	}
@@ -193,17 +188,16 @@ func (c *Controller) learnSkew(issued time.Time) {
 
 // managedNow returns the time of the managed cluster, based on the last known clock skew.
 func (c *Controller) managedNow() time.Time {
-	return c.clock.Now().Add(time.Duration(c.skew.Load()))
+	return c.Clock.Now().Add(time.Duration(c.skew.Load()))
 }
 
-// review sends a TokenReview of the token in a Secret to the managed cluster.
 func (c *Controller) review(ctx context.Context, secret *corev1.Secret) (verdict, error) {
 	token := string(secret.Data[v1beta1.SecretTokenKey])
 	held, err := parseToken(token)
 	if err != nil {
 		return rejected, nil
 	}
-	answer, err := c.managed.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
+	answer, err := c.Managed.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: held.audiences},
 	}, metav1.CreateOptions{})
 	if err != nil {

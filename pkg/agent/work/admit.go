@@ -9,6 +9,9 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/decide"
@@ -37,7 +40,7 @@ func (p *pass) admit(ctx context.Context) (dynamic.Interface, error) {
 		p.soon(known.until.Sub(p.started))
 		return known.client, nil
 	}
-	client, err := p.executors.Admit(ctx, AdmitRequest{Work: p.work, Targets: targets})
+	client, err := p.Executors.Admit(ctx, AdmitRequest{Work: p.work, Targets: targets})
 	p.st.admitted, p.checked = admission{}, true
 	if !named {
 		return client, err
@@ -55,7 +58,7 @@ func (p *pass) admit(ctx context.Context) (dynamic.Interface, error) {
 // permissions just before the first write of the pass, or if they are unknown.
 func (p *pass) mayWrite(ctx context.Context) error {
 	if !p.checked {
-		if _, err := p.executors.Admit(ctx, AdmitRequest{Work: p.work, Targets: targets(p.work, p.items)}); err != nil {
+		if _, err := p.Executors.Admit(ctx, AdmitRequest{Work: p.work, Targets: targets(p.work, p.items)}); err != nil {
 			p.denied = err
 			return err
 		}
@@ -70,9 +73,9 @@ func (p *pass) mayWrite(ctx context.Context) error {
 func (p *pass) recheck(ctx context.Context, it *decide.Item) error {
 	all := targets(p.work, p.items)
 	own := slices.DeleteFunc(slices.Clone(all), func(target Target) bool { return target.Ordinal != it.Ordinal })
-	_, err := p.executors.Admit(ctx, AdmitRequest{Work: p.work, Targets: own, Fresh: true})
+	_, err := p.Executors.Admit(ctx, AdmitRequest{Work: p.work, Targets: own, Fresh: true})
 	if errors.As(err, new(*Refusal)) {
-		_, err = p.executors.Admit(ctx, AdmitRequest{Work: p.work, Targets: all, Fresh: true})
+		_, err = p.Executors.Admit(ctx, AdmitRequest{Work: p.work, Targets: all, Fresh: true})
 	}
 	return err
 }
@@ -140,4 +143,59 @@ func (p *pass) unadmitted(ctx context.Context, err error) (outcome, error) {
 		return outcome{}, err
 	}
 	return outcome{state: stateFailed}, errors.Join(err, p.report(ctx, p.st, p.work, p.items, skippedAll(p.st, p.items, err), decide.WorkComplete(p.work, p.items)))
+}
+
+// Executors decides with which permissions ManifestWorks act. The permission to remove objects is
+// decided when the objects are applied.
+type Executors interface {
+	// Admit returns the client that reads and writes the objects of a ManifestWork. If the error is
+	// a *Refusal, no object of the ManifestWork is read or written, and the applied objects stay.
+	// Other errors are retried.
+	Admit(ctx context.Context, request AdmitRequest) (dynamic.Interface, error)
+}
+
+// AdmitRequest describes the objects of a pass.
+type AdmitRequest struct {
+	Work *workv1.ManifestWork
+	// Targets are the objects of all manifests that could be resolved.
+	Targets []Target
+	// Fresh is true if earlier answers about permissions must not be used, because the cluster has
+	// refused a request.
+	Fresh bool
+}
+
+// Target is one object of a ManifestWork.
+type Target struct {
+	// Ordinal is the index of the manifest in the ManifestWork.
+	Ordinal         int
+	Resource        schema.GroupVersionResource
+	Namespace, Name string
+	// Object is the manifest. It must not be changed.
+	Object *unstructured.Unstructured
+	// Strategy determines which requests apply the object.
+	Strategy workv1.UpdateStrategyType
+	// Removed is true if the object is removed with the ManifestWork.
+	Removed bool
+}
+
+// Refusal is the error of a ManifestWork that is not allowed to act.
+type Refusal struct {
+	// Message is the reason for the ManifestWork as a whole.
+	Message string
+	// Manifests are the reasons for single manifests, by ordinal. Message applies to the other
+	// manifests.
+	Manifests map[int]string
+}
+
+// Error implements error.
+func (r *Refusal) Error() string { return r.Message }
+
+// ExecutorOf returns the ServiceAccount of the managed cluster as which a ManifestWork acts, or
+// false if the ManifestWork acts as the agent.
+func ExecutorOf(work *workv1.ManifestWork) (types.NamespacedName, bool) {
+	executor := work.Spec.Executor
+	if executor == nil || executor.Subject.ServiceAccount == nil {
+		return types.NamespacedName{}, executor != nil
+	}
+	return types.NamespacedName{Namespace: executor.Subject.ServiceAccount.Namespace, Name: executor.Subject.ServiceAccount.Name}, true
 }

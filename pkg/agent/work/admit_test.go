@@ -26,7 +26,7 @@ func (d *decisions) Admit(_ context.Context, request AdmitRequest) (dynamic.Inte
 
 // admissionPass returns a pass over a ManifestWork with three manifests.
 func admissionPass(d *decisions) *pass {
-	p := &pass{Controller: &Controller{executors: d}, work: newWork(actAs, configMapManifest, configMapManifest, configMapManifest)}
+	p := &pass{Controller: &Controller{Config: Config{Executors: d}}, work: newWork(actAs, configMapManifest, configMapManifest, configMapManifest)}
 	for i, name := range []string{"a", "b", "c"} {
 		p.items = append(p.items, &decide.Item{
 			Ordinal: i, GVR: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Namespace: "shop", Name: name, Object: &unstructured.Unstructured{},

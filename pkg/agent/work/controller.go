@@ -22,6 +22,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions"
 	worklisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile/fair"
 )
 
 const (
@@ -92,19 +93,13 @@ type Config struct {
 // Controller applies the ManifestWorks of one managed cluster. Its loop reconciles ManifestWorks
 // and, by names without namespace, AppliedManifestWorks of previous hubs.
 type Controller struct {
-	clusterName, hubHash, agentID string
-	workers                       int
-	evictionGrace, sliceTime      time.Duration
-	feedbackPaths                 decide.FeedbackPaths
-
-	hub, managed versioned.Interface
-	executors    Executors
-	mapper       *discoveryMapper
-	evaluator    *decide.Evaluator
-	remover      *removal.Remover
-	restored     *restored.Guard
-	tracer       *tracer
-	now          func() time.Time
+	Config
+	feedbackPaths decide.FeedbackPaths
+	mapper        *discoveryMapper
+	evaluator     *decide.Evaluator
+	remover       *removal.Remover
+	tracer        *tracer
+	now           func() time.Time
 
 	hubInformers, managedInformers externalversions.SharedInformerFactory
 	workInformer, recordInformer   cache.SharedIndexInformer
@@ -122,12 +117,10 @@ func New(config Config) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
+	config.Slice, config.Executors = cmp.Or(config.Slice, defaultSlice), tracedExecutors{config.Executors}
 	mapper := newDiscoveryMapper(config.Discovery)
 	c := &Controller{
-		clusterName: config.ClusterName, hubHash: config.HubHash, agentID: config.AgentID, workers: config.Workers,
-		evictionGrace: config.EvictionGracePeriod, sliceTime: cmp.Or(config.Slice, defaultSlice), feedbackPaths: feedbackPaths,
-		hub: config.Hub, managed: config.Managed, executors: tracedExecutors{config.Executors},
-		restored: config.Restored, tracer: newTracer(config.Tracer, time.Now),
+		Config: config, feedbackPaths: feedbackPaths, tracer: newTracer(config.Tracer, time.Now),
 		mapper: mapper, evaluator: decide.NewEvaluator(feedbackPaths), now: time.Now,
 		remover: &removal.Remover{Objects: config.Metadata, Records: config.Managed.WorkV1().AppliedManifestWorks(), Served: mapper.served, Now: time.Now},
 		hubInformers: externalversions.NewSharedInformerFactoryWithOptions(config.Hub, 0,
@@ -145,7 +138,7 @@ func New(config Config) (*Controller, error) {
 			{Informer: c.workInformer, Keys: reconcile.Own, Observe: c.states.observe},
 			{Informer: c.recordInformer, Keys: c.recordKeys},
 		},
-		Reconcile: c.reconcile, Class: c.states.class, Retry: c.retry,
+		Reconcile: c.reconcile, Class: c.class, Retry: c.retry,
 		Workers: config.Workers, TenantWorkers: cmp.Or(config.WorkersPerTenant, config.Workers),
 		UrgentWorkers: cmp.Or(config.PriorityWorkers, defaultPriorityWorkers),
 		Timeout:       passTimeout, StuckTimeout: stuckTimeout, FirstRetry: firstRetry, LastRetry: lastRetry,
@@ -155,9 +148,8 @@ func New(config Config) (*Controller, error) {
 	return c, nil
 }
 
-// key returns the key of a ManifestWork in the loop.
 func (c *Controller) key(work string) cache.ObjectName {
-	return cache.ObjectName{Namespace: c.clusterName, Name: work}
+	return cache.ObjectName{Namespace: c.ClusterName, Name: work}
 }
 
 // recordKeys returns the key of the ManifestWork of an AppliedManifestWork, or the key of the
@@ -167,17 +159,13 @@ func (c *Controller) recordKeys(obj any) []cache.ObjectName {
 	switch {
 	case !ok:
 		return nil
-	case record.Spec.HubHash == c.hubHash:
+	case record.Spec.HubHash == c.HubHash:
 		return []cache.ObjectName{c.key(record.Spec.ManifestWorkName)}
 	case c.former(record):
 		return []cache.ObjectName{{Name: record.Name}}
 	}
 	return nil
 }
-
-// Stuck returns an error that names the objects from which workers do not return, or nil if
-// there are none.
-func (c *Controller) Stuck() error { return c.loop.Stuck() }
 
 // Synced reports whether all ManifestWorks and AppliedManifestWorks are known.
 func (c *Controller) Synced() bool { return c.workInformer.HasSynced() && c.recordInformer.HasSynced() }
@@ -192,12 +180,11 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.watches.start(ctx)
 	c.hubInformers.StartWithContext(ctx)
 	c.managedInformers.StartWithContext(ctx)
-	klog.FromContext(ctx).Info("Applying ManifestWorks", "cluster", c.clusterName, "workers", c.workers)
+	klog.FromContext(ctx).Info("Applying ManifestWorks", "cluster", c.ClusterName, "workers", c.Workers)
 	c.loop.Run(ctx)
 	return nil
 }
 
-// outcome is the result of a pass.
 type outcome struct {
 	// state is the state in the metric.
 	state string
@@ -209,28 +196,27 @@ type outcome struct {
 	partial bool
 }
 
+func (c *Controller) class(key cache.ObjectName) fair.Class {
+	work, _ := c.works.Get(key.Name) // the only error is that the informer does not contain it
+	return c.states.class(key, work)
+}
+
 // reconcile makes one pass over an object of the loop and returns the delay of the next pass.
 func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (time.Duration, error) {
-	ctx, end := c.states.begin(ctx, key)
-	defer end()
 	result, err := c.pass(ctx, key)
-	if errors.Is(context.Cause(ctx), errSuperseded) {
+	c.states.passed(key, result, err)
+	if result.partial {
 		return 0, reconcile.RequeueAfter(0)
 	}
-	c.states.passed(key, result, err)
-	if !result.partial {
-		state := result.state
-		if err != nil {
-			state = cmp.Or(state, stateFailed)
-		}
-		c.loop.SetState(key, state)
+	state := result.state
+	if err != nil {
+		state = cmp.Or(state, stateFailed)
 	}
+	c.loop.SetState(key, state)
 	again := wait.Jitter(result.again, 0.5)
 	switch {
 	case err != nil:
 		return 0, err
-	case result.partial:
-		return 0, reconcile.RequeueAfter(0)
 	case result.waiting:
 		return 0, reconcile.RequeueAfter(again)
 	}
@@ -243,17 +229,25 @@ func (c *Controller) pass(ctx context.Context, key cache.ObjectName) (outcome, e
 	if key.Namespace == "" {
 		return c.evictFormer(ctx, key, st)
 	}
+	applyCtx, interrupted, end := c.states.interruptible(ctx, st)
+	defer end()
 	work := c.cachedWork(key.Name, st)
 	if work == nil {
+		end()
 		return c.evict(ctx, key, st)
 	}
 	st.seen = true
-	return c.tracer.pass(ctx, work, st, func(ctx context.Context) (outcome, error) {
-		if work.DeletionTimestamp != nil {
-			return c.finalize(ctx, key, work, st)
-		}
-		return c.apply(ctx, key, work, st)
+	if work.DeletionTimestamp != nil {
+		end()
+		return c.tracer.pass(ctx, work, st, func(ctx context.Context) (outcome, error) { return c.finalize(ctx, key, work, st) })
+	}
+	result, err := c.tracer.pass(applyCtx, work, st, func(ctx context.Context) (outcome, error) {
+		return c.apply(ctx, key, work, st, interrupted)
 	})
+	if errors.Is(context.Cause(applyCtx), errSuperseded) {
+		return outcome{partial: true}, nil
+	}
+	return result, err
 }
 
 // retry stores the time at which failed manifests are retried. The next pass may be earlier, because it

@@ -20,7 +20,7 @@
 //	apply     apply the manifests in the order of Helm           decide/order.go, item.go, apply
 //	record    list the UIDs of the applied objects               record.go
 //	remove    remove recorded objects that have no manifest      removal
-//	report    write conditions and feedback                      report.go, status
+//	report    write conditions and feedback                      hub.go, status
 //
 // The AppliedManifestWork lists an object before the object is written, and every created object
 // has an owner reference to it from the moment of creation. So after a crash, the list contains all

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,21 +44,20 @@ func (c *Controller) finalize(ctx context.Context, key cache.ObjectName, work *w
 	// A record with the name of another cluster shows that no objects were applied under this name.
 	if record != nil && c.ours(record) {
 		_, named := ExecutorOf(work)
-		options := removal.Options{Until: c.sliceEnd(), OwnedOnly: named, Orphan: func(id decide.ObjectID) bool {
+		result, remaining, err := c.clear(ctx, key, st, record, removal.Options{OwnedOnly: named, Orphan: func(id decide.ObjectID) bool {
 			return decide.Orphans(work.Spec.DeleteOption, id)
-		}}
-		done, err := c.clear(ctx, key, st, record, options)
-		if !done || err != nil {
-			message := "Objects of the ManifestWork are being removed"
-			if err != nil {
+		}})
+		if err != nil || len(remaining) > 0 {
+			var message string
+			switch {
+			case err != nil:
 				message = err.Error()
-			} else if c.unsettled(st) {
+			case c.unsettled(st):
 				message = "A write was interrupted; waiting until the managed cluster has completed it"
-			} else if left := c.cachedRecord(work.Name, st); left != nil && len(left.Status.AppliedResources) > 0 {
-				entries := left.Status.AppliedResources
-				message = fmt.Sprintf("%d objects of the ManifestWork still exist, such as %s", len(entries), decide.EntryID(entries[0]))
+			default:
+				message = fmt.Sprintf("%d objects of the ManifestWork still exist, such as %s", len(remaining), decide.EntryID(remaining[0]))
 			}
-			return outcome{state: stateDeleting, again: c.resume(options.Until)}, errors.Join(err, c.reportDeleting(ctx, st, work, message))
+			return result, errors.Join(err, c.reportDeleting(ctx, st, work, message))
 		}
 	}
 	c.watches.track(key, nil)
@@ -70,7 +72,7 @@ func (c *Controller) evict(ctx context.Context, key cache.ObjectName, st *workSt
 	name := key.Name
 	st.admitted = admission{}
 	record := c.cachedRecord(name, st)
-	if record == nil || record.Spec.HubHash != c.hubHash || record.Spec.AgentID != c.agentID || record.Name != c.recordName(name) || !c.ours(record) {
+	if record == nil || record.Spec.HubHash != c.HubHash || record.Spec.AgentID != c.AgentID || record.Name != c.recordName(name) || !c.ours(record) {
 		return c.drop(key)
 	}
 	gone, err := c.workGone(ctx, name)
@@ -89,14 +91,14 @@ func (c *Controller) evict(ctx context.Context, key cache.ObjectName, st *workSt
 	if retained, err := c.retainRecord(ctx, st, record); retained || err != nil {
 		return outcome{state: stateRetained, again: restored.Pause}, err
 	}
-	st.confirmed = c.restored.Release(retainedRef(name)) || st.confirmed
+	st.confirmed = c.Restored.Release(retainedRef(name)) || st.confirmed
 	return c.evictRecord(ctx, key, st, record)
 }
 
 // former reports whether the agent wrote a record while it was registered with another hub. Agents
 // of several hubs have different agent IDs.
 func (c *Controller) former(record *workv1.AppliedManifestWork) bool {
-	return record.Spec.HubHash != c.hubHash && record.Spec.AgentID == c.agentID && c.ours(record)
+	return record.Spec.HubHash != c.HubHash && record.Spec.AgentID == c.AgentID && c.ours(record)
 }
 
 // evictFormer removes the objects that the agent applied for a previous hub, after the grace
@@ -117,22 +119,15 @@ func (c *Controller) evictRecord(ctx context.Context, key cache.ObjectName, st *
 	if left, err := c.grace(ctx, st, record); err != nil || left > 0 {
 		return outcome{state: stateDeleting, again: min(left, resyncPeriod)}, err
 	}
-	orphan, err := recordedOrphans(record)
-	if err != nil {
-		return outcome{state: stateDeleting}, err
-	}
-	options := removal.Options{Until: c.sliceEnd(), OwnedOnly: true, Orphan: orphan}
-	done, err := c.clear(ctx, key, st, record, options)
-	if !done || err != nil {
-		return outcome{state: stateDeleting, again: c.resume(options.Until)}, err
+	if result, done, err := c.clearRecorded(ctx, key, st, record); !done {
+		return result, err
 	}
 	klog.FromContext(ctx).Info("Removed the objects of a ManifestWork that does not exist", "record", record.Name, "hubHash", record.Spec.HubHash)
 	return c.drop(key)
 }
 
-// drop removes the state of an object of the loop that does not exist.
 func (c *Controller) drop(key cache.ObjectName) (outcome, error) {
-	c.restored.Release(retainedRef(key.Name))
+	c.Restored.Release(retainedRef(key.Name))
 	c.watches.track(key, nil)
 	c.states.drop(key)
 	return outcome{state: stateGone}, nil
@@ -141,69 +136,152 @@ func (c *Controller) drop(key cache.ObjectName) (outcome, error) {
 // grace returns the time that the objects of a record without a ManifestWork still stay. The status
 // of the record contains the time when the agent first found that the ManifestWork does not exist.
 func (c *Controller) grace(ctx context.Context, st *workState, record *workv1.AppliedManifestWork) (time.Duration, error) {
-	if c.evictionGrace == 0 || record.DeletionTimestamp != nil || st.confirmed {
+	if c.EvictionGracePeriod == 0 || record.DeletionTimestamp != nil || st.confirmed {
 		return 0, nil
 	}
 	if start := record.Status.EvictionStartTime; start != nil {
-		return max(start.Add(c.evictionGrace).Sub(c.now()), 0), nil
+		return max(start.Add(c.EvictionGracePeriod).Sub(c.now()), 0), nil
 	}
 	updated := record.DeepCopy()
 	updated.Status.EvictionStartTime = &metav1.Time{Time: c.now()}
 	if _, err := c.writeRecordStatus(ctx, st, updated); err != nil {
 		return 0, err
 	}
-	klog.FromContext(ctx).Info("A ManifestWork disappeared from the hub; its objects are removed after the grace period", "work", updated.Spec.ManifestWorkName, "gracePeriod", c.evictionGrace)
-	return c.evictionGrace, nil
+	klog.FromContext(ctx).Info("A ManifestWork disappeared from the hub; its objects are removed after the grace period", "work", updated.Spec.ManifestWorkName, "gracePeriod", c.EvictionGracePeriod)
+	return c.EvictionGracePeriod, nil
 }
 
 // rebuildRecord removes a record that another writer deleted, and its objects. The next pass
 // creates both again.
 func (c *Controller) rebuildRecord(ctx context.Context, key cache.ObjectName, st *workState, record *workv1.AppliedManifestWork) (outcome, error) {
 	st.items = map[decide.ObjectID]*itemState{}
-	orphan, err := recordedOrphans(record)
-	if err != nil {
-		return outcome{state: stateDeleting}, err
-	}
-	options := removal.Options{Until: c.sliceEnd(), OwnedOnly: true, Orphan: orphan}
-	done, err := c.clear(ctx, key, st, record, options)
+	result, done, err := c.clearRecorded(ctx, key, st, record)
 	if done {
-		return outcome{state: stateApplied, again: staleDelay}, err
+		return outcome{state: stateApplied, again: staleDelay}, nil
 	}
-	return outcome{state: stateDeleting, again: c.resume(options.Until)}, err
+	return result, err
 }
 
-// clear removes all objects of a record and then the record. It reports whether all are deleted.
-// Until then, it watches the remaining objects.
-func (c *Controller) clear(ctx context.Context, key cache.ObjectName, st *workState, record *workv1.AppliedManifestWork, options removal.Options) (bool, error) {
+// clearRecorded is like clear, for a record whose ManifestWork is unknown. It reports whether all objects
+// are deleted.
+func (c *Controller) clearRecorded(ctx context.Context, key cache.ObjectName, st *workState, record *workv1.AppliedManifestWork) (outcome, bool, error) {
+	orphan, err := recordedOrphans(record)
+	if err != nil {
+		return outcome{state: stateDeleting}, false, err
+	}
+	result, remaining, err := c.clear(ctx, key, st, record, removal.Options{OwnedOnly: true, Orphan: orphan})
+	return result, err == nil && len(remaining) == 0, err
+}
+
+// clear removes all objects of a record and then the record, unless objects remain. Until then, it watches
+// them.
+func (c *Controller) clear(ctx context.Context, key cache.ObjectName, st *workState, record *workv1.AppliedManifestWork, options removal.Options) (outcome, []workv1.AppliedManifestResourceMeta, error) {
 	// The watches start first, so that they receive the deletion of each object.
 	refs := sets.New[objectRef]()
 	for _, entry := range record.Status.AppliedResources {
 		refs.Insert(entryRef(entry))
 	}
 	c.watches.track(key, refs)
+	options.Until = c.now().Add(c.Slice)
 	remaining, err := c.remover.RemoveAll(ctx, record, record.Status.AppliedResources, options)
 	if c.unsettled(st) {
 		// Without its entry, nothing would remove the object that such a write creates.
 		remaining = record.Status.AppliedResources
 	}
-	if err != nil || len(remaining) > 0 {
-		_, writeErr := c.setApplied(ctx, st, record, remaining)
-		return false, errors.Join(err, writeErr)
+	result := outcome{state: stateDeleting, again: c.resume(options.Until)}
+	if err == nil && len(remaining) == 0 {
+		return result, nil, c.dropRecord(ctx, st, record)
 	}
-	if err := c.dropRecord(ctx, st, record); err != nil {
-		return false, err
-	}
-	return true, nil
+	_, writeErr := c.setApplied(ctx, st, record, remaining)
+	return result, remaining, errors.Join(err, writeErr)
 }
 
-// sliceEnd returns the time at which a removal that starts now leaves the remaining objects to its
-// next turn.
-func (c *Controller) sliceEnd() time.Time { return c.now().Add(c.sliceTime) }
-
-// resume returns the delay until an incomplete removal continues.
+// resume returns the delay until an incomplete removal continues, whose slice ends at the given time.
 func (c *Controller) resume(until time.Time) time.Duration {
 	if c.now().Before(until) {
 		return pollPeriod
 	}
 	return time.Millisecond
+}
+
+// RemoveAll removes all objects that were applied for the hub, according to the delete options in
+// the AppliedManifestWorks. It sends no request to the hub. It returns an error as long as objects
+// remain, and must then be called again. The controller must not run at the same time.
+func (c *Controller) RemoveAll(ctx context.Context) error {
+	records, err := c.Managed.WorkV1().AppliedManifestWorks().List(ctx, metav1.ListOptions{})
+	if apierrors.IsNotFound(err) {
+		// Without the CRD, no ManifestWork was ever applied.
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list AppliedManifestWorks: %w", err)
+	}
+	var mu sync.Mutex
+	var errs []error
+	workers := errgroup.Group{}
+	workers.SetLimit(c.Workers)
+	for i := range records.Items {
+		record := &records.Items[i]
+		if record.Spec.HubHash != c.HubHash || record.Spec.AgentID != c.AgentID || record.Name != c.recordName(record.Spec.ManifestWorkName) || !c.ours(record) {
+			continue
+		}
+		workers.Go(func() error {
+			removeCtx, cancel := context.WithTimeout(ctx, passTimeout)
+			defer cancel()
+			if err := c.removeRecord(removeCtx, record); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, fmt.Errorf("ManifestWork %s: %w", record.Spec.ManifestWorkName, err))
+			}
+			return nil
+		})
+	}
+	_ = workers.Wait() // no worker returns an error
+	if len(errs) > 1 {
+		return fmt.Errorf("%d ManifestWorks are not removed, such as %w", len(errs), errs[0])
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Controller) removeRecord(ctx context.Context, record *workv1.AppliedManifestWork) error {
+	orphan, err := recordedOrphans(record)
+	if err != nil {
+		return err
+	}
+	st := &workState{}
+	remaining, err := c.remover.RemoveAll(ctx, record, record.Status.AppliedResources, removal.Options{OwnedOnly: true, Orphan: orphan})
+	if err == nil && len(remaining) == 0 {
+		return c.dropRecord(ctx, st, record)
+	}
+	if _, writeErr := c.setApplied(ctx, st, record, remaining); writeErr != nil {
+		klog.FromContext(ctx).V(2).Info("Failed to update the AppliedManifestWork", "record", record.Name, "err", writeErr)
+	}
+	if err == nil {
+		err = fmt.Errorf("%d objects still exist, such as %s", len(remaining), decide.EntryID(remaining[0]))
+	}
+	return err
+}
+
+// RemoveFinalizers removes the agent's finalizer from the ManifestWorks on the hub, so that the hub
+// can delete the cluster without waiting for the agent. If the hub denies the agent access, it
+// returns nil.
+func (c *Controller) RemoveFinalizers(ctx context.Context) error {
+	works, err := c.Hub.WorkV1().ManifestWorks(c.ClusterName).List(ctx, metav1.ListOptions{})
+	if noAccess(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list ManifestWorks: %w", err)
+	}
+	for i := range works.Items {
+		if err := c.dropFinalizer(ctx, &workState{}, &works.Items[i]); err != nil && !noAccess(err) {
+			return fmt.Errorf("ManifestWork %s: %w", works.Items[i].Name, err)
+		}
+	}
+	return nil
+}
+
+// noAccess reports whether an error shows that the hub denies the agent access.
+func noAccess(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
 }

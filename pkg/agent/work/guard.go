@@ -42,7 +42,7 @@ func (p *pass) held(id decide.ObjectID, live *unstructured.Unstructured) bool {
 		if record.UID == p.record.UID || decide.EntryOf(record, id) == nil {
 			return false
 		}
-		if record.Spec.AgentID != p.agentID || decide.HasOwner(live, decide.OwnerRef(record)) {
+		if record.Spec.AgentID != p.AgentID || decide.HasOwner(live, decide.OwnerRef(record)) {
 			return true
 		}
 		orphan, err := recordedOrphans(record)

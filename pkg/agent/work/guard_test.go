@@ -28,7 +28,7 @@ func TestBeginGuard(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Name: "r", Annotations: test.record},
 			Status:     workv1.AppliedManifestWorkStatus{AppliedResources: []workv1.AppliedManifestResourceMeta{{Name: "a", UID: "u"}}},
 		}
-		c := &Controller{managed: fake.NewSimpleClientset(record)}
+		c := &Controller{Config: Config{Managed: fake.NewSimpleClientset(record)}}
 		st := &workState{items: map[decide.ObjectID]*itemState{{Name: "a"}: {State: apply.State{UID: "u"}}}}
 		_, err := c.beginGuard(t.Context(), &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Annotations: test.work}}, st, record)
 		if err != nil {

@@ -3,14 +3,21 @@ package work
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"open-cluster-management.io/hub-apiserver/pkg/agent/work/decide"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/removal"
+	"open-cluster-management.io/hub-apiserver/pkg/agent/work/status"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/tracing"
 )
@@ -36,7 +43,7 @@ func (c *Controller) patchWork(ctx context.Context, st *workState, work *workv1.
 	if err != nil {
 		return nil, err
 	}
-	patched, err := c.hub.WorkV1().ManifestWorks(c.clusterName).Patch(ctx, work.Name, types.MergePatchType, patch, metav1.PatchOptions{}, subresources...)
+	patched, err := c.Hub.WorkV1().ManifestWorks(c.ClusterName).Patch(ctx, work.Name, types.MergePatchType, patch, metav1.PatchOptions{}, subresources...)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +58,6 @@ func (c *Controller) setFinalizers(ctx context.Context, st *workState, work *wor
 	}})
 }
 
-// ensureFinalizer adds the agent's finalizer to a ManifestWork.
 func (c *Controller) ensureFinalizer(ctx context.Context, st *workState, work *workv1.ManifestWork) (*workv1.ManifestWork, error) {
 	if slices.Contains(work.Finalizers, workv1.ManifestWorkFinalizer) {
 		return work, nil
@@ -60,7 +66,6 @@ func (c *Controller) ensureFinalizer(ctx context.Context, st *workState, work *w
 	return c.setFinalizers(ctx, st, work, finalizers)
 }
 
-// dropFinalizer removes the agent's finalizer from a ManifestWork.
 func (c *Controller) dropFinalizer(ctx context.Context, st *workState, work *workv1.ManifestWork) error {
 	kept := slices.DeleteFunc(slices.Clone(work.Finalizers), func(f string) bool { return f == workv1.ManifestWorkFinalizer })
 	if len(kept) == len(work.Finalizers) {
@@ -92,19 +97,15 @@ func (c *Controller) setStatus(ctx context.Context, st *workState, work *workv1.
 	ctx, _ = tracing.WithBudget(ctx, reportSpans)
 	ctx, span := tracing.Start(ctx, "Report status")
 	_, err := c.patchWork(ctx, st, work, map[string]any{"metadata": map[string]any{"uid": work.UID}, "status": status}, "status")
-	if err != nil {
-		tracing.End(span, reasonOf(err))
-		return err
-	}
-	tracing.End(span, "")
-	return nil
+	tracing.End(span, tracing.Reason(err))
+	return err
 }
 
 // workGone reports whether a ManifestWork does not exist on the hub. A response that does not
 // concern the ManifestWork is an error, such as the response of a hub that does not serve the
 // resource.
 func (c *Controller) workGone(ctx context.Context, name string) (bool, error) {
-	_, err := c.hub.WorkV1().ManifestWorks(c.clusterName).Get(ctx, name, metav1.GetOptions{})
+	_, err := c.Hub.WorkV1().ManifestWorks(c.ClusterName).Get(ctx, name, metav1.GetOptions{})
 	if err == nil {
 		return false, nil
 	}
@@ -113,4 +114,70 @@ func (c *Controller) workGone(ctx context.Context, name string) (bool, error) {
 		return true, nil
 	}
 	return false, err
+}
+
+// failedAll returns the results of items if no item was applied.
+func failedAll(items []*decide.Item, err error) []status.Result {
+	results := make([]status.Result, len(items))
+	for i := range results {
+		results[i].Err = err
+	}
+	return results
+}
+
+// skippedAll returns the results of items if a pass ended before the apply step. Items that were
+// applied before are still reported as applied.
+func skippedAll(st *workState, items []*decide.Item, err error) []status.Result {
+	results := failedAll(items, err)
+	for i, it := range items {
+		if it.Err != nil {
+			results[i].Err = it.Err
+		} else if state := st.items[it.ID()]; state != nil && state.hash == it.Hash && state.Applied {
+			results[i] = state.result
+		}
+	}
+	return results
+}
+
+func (c *Controller) report(ctx context.Context, st *workState, work *workv1.ManifestWork, items []*decide.Item, results []status.Result, frozen bool) error {
+	return c.setStatus(ctx, st, work, status.Work(work.Status, work.Generation, items, results, frozen))
+}
+
+// reportDeleting writes the reason why a deleted ManifestWork still exists.
+func (c *Controller) reportDeleting(ctx context.Context, st *workState, work *workv1.ManifestWork, message string) error {
+	updated := *work.Status.DeepCopy()
+	meta.SetStatusCondition(&updated.Conditions, metav1.Condition{
+		Type: workv1.WorkDeleting, Status: metav1.ConditionTrue, Reason: workv1.ReasonWorkDeleting,
+		Message: status.Truncate(message), ObservedGeneration: work.Generation,
+	})
+	return c.setStatus(ctx, st, work, updated)
+}
+
+// reasonOf returns the label of an error in the metric of apply errors: the reason of the API
+// error, or Unreachable or Other.
+func reasonOf(err error) string {
+	if isConnectionError(err) {
+		return "Unreachable"
+	}
+	if reason := tracing.Reason(err); reason != "Error" {
+		return reason
+	}
+	return "Other"
+}
+
+func isConnectionError(err error) bool {
+	var urlErr *url.Error
+	var netErr net.Error
+	return errors.As(err, &urlErr) || errors.As(err, &netErr)
+}
+
+// uncertain reports whether the managed cluster may still complete a write that failed: there was no
+// response, or it is from a server or a proxy that stopped waiting.
+func uncertain(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return isConnectionError(err)
+	}
+	code := status.Status().Code
+	return apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || code >= http.StatusBadGateway && code <= http.StatusGatewayTimeout
 }

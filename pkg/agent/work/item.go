@@ -201,7 +201,6 @@ func (p *pass) request(ctx context.Context, t *apply.Task, frozen bool) (*unstru
 	return p.applier.Apply(ctx, t)
 }
 
-// failing records the failure of a request.
 func (p *pass) failing(ctx context.Context, err error) {
 	if p.writing && uncertain(err) {
 		p.st.unsettled = p.now()
@@ -215,7 +214,6 @@ func (p *pass) failing(ctx context.Context, err error) {
 	p.checkReachable(err)
 }
 
-// entry returns the entry of an item in the record.
 func (p *pass) entry(it *decide.Item) workv1.AppliedManifestResourceMeta {
 	if p.entries == nil {
 		p.entries = make(map[decide.ObjectID]workv1.AppliedManifestResourceMeta, len(p.record.Status.AppliedResources))
@@ -268,7 +266,6 @@ func (p *pass) setResult(ctx context.Context, it *decide.Item, state *itemState,
 	}
 }
 
-// observe evaluates feedback and condition rules for a live object.
 func (p *pass) observe(ctx context.Context, it *decide.Item, state *itemState, live *unstructured.Unstructured, err error) status.Result {
 	result := status.Result{Err: err, Presence: status.Absent}
 	if live != nil {

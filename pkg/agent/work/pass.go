@@ -34,6 +34,8 @@ type pass struct {
 	work    *workv1.ManifestWork
 	items   []*decide.Item
 	started time.Time
+	// interrupted reports whether the ManifestWork was deleted during the pass.
+	interrupted func() bool
 	// budget bounds the expressions that the ManifestWork evaluates in this pass.
 	budget *bounded.Budget
 	record *workv1.AppliedManifestWork
@@ -75,8 +77,7 @@ type pass struct {
 
 func (p *pass) soon(after time.Duration) { p.again = min(p.again, after) }
 
-// apply makes one pass over a ManifestWork that exists.
-func (c *Controller) apply(ctx context.Context, key cache.ObjectName, work *workv1.ManifestWork, st *workState) (outcome, error) {
+func (c *Controller) apply(ctx context.Context, key cache.ObjectName, work *workv1.ManifestWork, st *workState, interrupted func() bool) (outcome, error) {
 	if st.generation != work.Generation {
 		st.generation, st.notBefore, st.refused = work.Generation, time.Time{}, time.Time{}
 		c.loop.Forget(key)
@@ -93,7 +94,7 @@ func (c *Controller) apply(ctx context.Context, key cache.ObjectName, work *work
 		return outcome{state: stateFailed}, c.report(ctx, st, work, items, failedAll(items, err), false)
 	}
 	p := &pass{
-		Controller: c, key: key, st: st, work: work, items: items, roles: decide.RolesOf(items), started: c.now(),
+		Controller: c, key: key, st: st, work: work, interrupted: interrupted, items: items, roles: decide.RolesOf(items), started: c.now(),
 		results: make([]status.Result, len(items)), again: resyncPeriod, budget: bounded.NewBudget(),
 		frozen: decide.WorkComplete(work, items), uids: map[decide.ObjectID]types.UID{}, checked: st.cut,
 	}
@@ -114,10 +115,10 @@ func (p *pass) run(ctx context.Context, client dynamic.Interface) (outcome, erro
 		return *result, err
 	}
 	for _, it := range ordered {
-		if p.states.ending(p.key) {
-			return outcome{state: stateFailed, again: time.Millisecond, waiting: true}, nil
+		if p.interrupted() {
+			return outcome{partial: true}, nil
 		}
-		if p.tried > 0 && p.now().Sub(p.started) >= p.sliceTime {
+		if p.tried > 0 && p.now().Sub(p.started) >= p.Slice {
 			p.st.cut = true
 			return outcome{partial: true}, nil
 		}
@@ -176,7 +177,7 @@ func (p *pass) finish(ctx context.Context, ordered []*decide.Item) (outcome, err
 	st, work := p.st, p.work
 	errs := []error{p.failed}
 	current, left := decide.Outcomes(p.record.Status.AppliedResources, ordered, p.uids)
-	until := p.started.Add(p.sliceTime)
+	until := p.started.Add(p.Slice)
 	kept, left, err := p.retain(ctx, decide.Without(left, current))
 	if err != nil {
 		errs = append(errs, err)
@@ -281,7 +282,6 @@ func (p *pass) removeLeft(ctx context.Context, record *workv1.AppliedManifestWor
 	return append(kept, remaining...), err
 }
 
-// forgetLeft removes the state of objects that no longer have a manifest.
 func (p *pass) forgetLeft() {
 	current := sets.New[decide.ObjectID]()
 	for _, it := range p.items {

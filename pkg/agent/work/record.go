@@ -23,17 +23,16 @@ import (
 
 // A record is the AppliedManifestWork of a ManifestWork. It lists the applied objects.
 
-// recordName returns the name of the record of a ManifestWork.
-func (c *Controller) recordName(work string) string { return c.hubHash + "-" + work }
+func (c *Controller) recordName(work string) string { return c.HubHash + "-" + work }
 
 func (c *Controller) recordClient() workclient.AppliedManifestWorkInterface {
-	return c.managed.WorkV1().AppliedManifestWorks()
+	return c.Managed.WorkV1().AppliedManifestWorks()
 }
 
 // recordLabels returns the labels of a record: the labels of the ManifestWork and the name of the
 // cluster.
 func (c *Controller) recordLabels(work *workv1.ManifestWork) map[string]string {
-	return labels.Merge(work.Labels, map[string]string{clusterv1.ClusterNameLabel: c.clusterName})
+	return labels.Merge(work.Labels, map[string]string{clusterv1.ClusterNameLabel: c.ClusterName})
 }
 
 // deleteOptionAnnotation contains the delete option of the ManifestWork, in JSON. It takes effect
@@ -74,7 +73,7 @@ func recordedOrphans(record *workv1.AppliedManifestWork) (func(decide.ObjectID) 
 // ends its eviction.
 func (c *Controller) keepRecord(ctx context.Context, work *workv1.ManifestWork, st *workState) error {
 	record := c.cachedRecord(work.Name, st)
-	if record == nil || record.DeletionTimestamp != nil || record.Spec.HubHash != c.hubHash || !c.ours(record) {
+	if record == nil || record.DeletionTimestamp != nil || record.Spec.HubHash != c.HubHash || !c.ours(record) {
 		return nil
 	}
 	var err error
@@ -99,7 +98,7 @@ func (c *Controller) keepRecord(ctx context.Context, work *workv1.ManifestWork, 
 // Records of upstream OCM agents contain no name.
 func (c *Controller) ours(record *workv1.AppliedManifestWork) bool {
 	name := record.Labels[clusterv1.ClusterNameLabel]
-	return name == "" || name == c.clusterName
+	return name == "" || name == c.ClusterName
 }
 
 // cachedRecord returns the newest known record of a ManifestWork, or nil.
@@ -144,7 +143,7 @@ func (c *Controller) ensureRecord(ctx context.Context, work *workv1.ManifestWork
 			return nil, nil, err
 		}
 	}
-	if record.Spec.HubHash != c.hubHash || record.Spec.ManifestWorkName != work.Name {
+	if record.Spec.HubHash != c.HubHash || record.Spec.ManifestWorkName != work.Name {
 		return nil, nil, fmt.Errorf("AppliedManifestWork %s belongs to another ManifestWork, %s", record.Name, record.Spec.ManifestWorkName)
 	}
 	if !c.ours(record) {
@@ -195,7 +194,7 @@ func (c *Controller) createRecord(ctx context.Context, work *workv1.ManifestWork
 			Annotations: annotations,
 			Finalizers:  []string{workv1.AppliedManifestWorkFinalizer},
 		},
-		Spec: workv1.AppliedManifestWorkSpec{HubHash: c.hubHash, AgentID: c.agentID, ManifestWorkName: work.Name},
+		Spec: workv1.AppliedManifestWorkSpec{HubHash: c.HubHash, AgentID: c.AgentID, ManifestWorkName: work.Name},
 	}, metav1.CreateOptions{})
 }
 
@@ -206,7 +205,7 @@ func (c *Controller) updateRecord(ctx context.Context, st *workState, record *wo
 		return nil, err
 	}
 	updated := record.DeepCopy()
-	updated.Spec.AgentID = c.agentID
+	updated.Spec.AgentID = c.AgentID
 	updated.Labels = labels.Merge(updated.Labels, c.recordLabels(work))
 	if updated.Annotations[decide.FieldsAnnotation] != encoded {
 		metav1.SetMetaDataAnnotation(&updated.ObjectMeta, decide.FieldsAnnotation, encoded)
@@ -252,7 +251,6 @@ func (c *Controller) writeRecordStatus(ctx context.Context, st *workState, recor
 	return updated, nil
 }
 
-// dropRecord deletes a record whose objects are removed.
 func (c *Controller) dropRecord(ctx context.Context, st *workState, record *workv1.AppliedManifestWork) error {
 	if record.DeletionTimestamp == nil {
 		err := c.recordClient().Delete(ctx, record.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &record.UID}})

@@ -20,12 +20,12 @@ func retainedRef(work string) restored.Ref {
 // retainRecord reports whether the objects of a record stay because a restored hub does not know the
 // ManifestWork.
 func (c *Controller) retainRecord(ctx context.Context, st *workState, record *workv1.AppliedManifestWork) (bool, error) {
-	keeps, err := c.restored.Keeps(ctx, st.seen)
+	keeps, err := c.Restored.Keeps(ctx, st.seen)
 	if err != nil {
 		return true, err
 	}
 	if keeps {
-		c.restored.Retain(retainedRef(record.Spec.ManifestWorkName), counted(len(record.Status.AppliedResources)))
+		c.Restored.Retain(retainedRef(record.Spec.ManifestWorkName), counted(len(record.Status.AppliedResources)))
 		return true, nil
 	}
 	// The ManifestWork may have been created just before the confirmation.
@@ -43,7 +43,7 @@ func (p *pass) retain(ctx context.Context, left []workv1.AppliedManifestResource
 	st, ref := p.st, retainedRef(p.work.Name)
 	if len(left) == 0 {
 		st.compared, st.retained = true, nil
-		p.restored.Release(ref)
+		p.Restored.Release(ref)
 		return nil, nil, nil
 	}
 	for _, entry := range left {
@@ -54,13 +54,13 @@ func (p *pass) retain(ctx context.Context, left []workv1.AppliedManifestResource
 		}
 	}
 	if len(removable) > 0 {
-		if _, err := p.restored.Keeps(ctx, true); err != nil {
+		if _, err := p.Restored.Keeps(ctx, true); err != nil {
 			return left, nil, err
 		}
 	}
 	keeps := false
 	if len(kept) > 0 {
-		if keeps, err = p.restored.Keeps(ctx, false); err == nil && !keeps {
+		if keeps, err = p.Restored.Keeps(ctx, false); err == nil && !keeps {
 			err = p.current(ctx)
 		}
 		if err != nil {
@@ -69,14 +69,14 @@ func (p *pass) retain(ctx context.Context, left []workv1.AppliedManifestResource
 	}
 	st.compared, st.retained = true, nil
 	if !keeps {
-		p.restored.Release(ref)
+		p.Restored.Release(ref)
 		return nil, left, nil
 	}
 	st.retained = sets.New[decide.ObjectID]()
 	for _, entry := range kept {
 		st.retained.Insert(decide.EntryID(entry))
 	}
-	p.restored.Retain(ref, counted(len(kept))+" without a manifest")
+	p.Restored.Retain(ref, counted(len(kept))+" without a manifest")
 	p.soon(restored.Pause)
 	return kept, removable, nil
 }
@@ -84,7 +84,7 @@ func (p *pass) retain(ctx context.Context, left []workv1.AppliedManifestResource
 // current returns an error if the ManifestWork of the pass is not the latest version. Manifests that an
 // administrator adds before the confirmation of a restore may reach the informer after it.
 func (p *pass) current(ctx context.Context) error {
-	live, err := p.hub.WorkV1().ManifestWorks(p.work.Namespace).Get(ctx, p.work.Name, metav1.GetOptions{})
+	live, err := p.Hub.WorkV1().ManifestWorks(p.work.Namespace).Get(ctx, p.work.Name, metav1.GetOptions{})
 	if err == nil && (live.UID != p.work.UID || live.Generation != p.work.Generation) {
 		err = reconcile.ErrOutdated
 	}

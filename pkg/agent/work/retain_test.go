@@ -31,7 +31,7 @@ func confirmedHub(t *testing.T, before func(*fake.Clientset)) *Controller {
 		before(hub)
 		return false, nil, nil
 	})
-	return &Controller{clusterName: "cluster1", hub: hub, restored: guard}
+	return &Controller{Config: Config{ClusterName: "cluster1", Hub: hub, Restored: guard}}
 }
 
 // TestConfirmedAfterExtension checks that an object whose manifest is added just before the confirmation

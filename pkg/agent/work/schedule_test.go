@@ -93,8 +93,7 @@ func TestClassOfWorks(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := states{}
-			s.observe(test.work, false)
-			if got := s.class(testKey); got != test.want {
+			if got := s.class(testKey, test.work); got != test.want {
 				t.Errorf("class() = %+v, want %+v", got, test.want)
 			}
 		})
@@ -103,28 +102,22 @@ func TestClassOfWorks(t *testing.T) {
 
 func TestClassOfDeletedWorks(t *testing.T) {
 	s := states{}
-	if got, want := s.class(testKey), (fair.Class{Priority: true, Tenant: tenantGone}); got != want {
+	if got, want := s.class(testKey, nil), (fair.Class{Priority: true, Tenant: tenantGone}); got != want {
 		t.Errorf("class() of an unknown ManifestWork = %+v, want %+v", got, want)
 	}
-	if got, want := s.class(cache.ObjectName{Name: "r"}), (fair.Class{Priority: true, Tenant: tenantFormer}); got != want {
+	if got, want := s.class(cache.ObjectName{Name: "r"}, nil), (fair.Class{Priority: true, Tenant: tenantFormer}); got != want {
 		t.Errorf("class() of a record of another hub = %+v, want %+v", got, want)
 	}
-	s.observe(newWork(actAs, configMapManifest), false)
-	s.drop(testKey)
-	if got, want := s.class(testKey), (fair.Class{Tenant: "executor/team/deployer"}); got != want {
-		t.Errorf("class() of an existing ManifestWork = %+v, want %+v", got, want)
-	}
-	s.observe(newWork(actAs, configMapManifest), true)
-	if got, want := s.class(testKey), (fair.Class{Priority: true, Tenant: "executor/team/deployer"}); got != want {
+	work := newWork(actAs, configMapManifest)
+	s.class(testKey, work)
+	if got, want := s.class(testKey, nil), (fair.Class{Priority: true, Tenant: "executor/team/deployer"}); got != want {
 		t.Errorf("class() of a ManifestWork that disappeared = %+v, want %+v", got, want)
 	}
 	s.drop(testKey)
 	if len(s.works) != 0 {
-		t.Errorf("schedule has %d ManifestWorks, want none", len(s.works))
+		t.Errorf("states of a ManifestWork that does not exist = %d, want none", len(s.works))
 	}
-	s.observe(newWork(actAs, configMapManifest), true)
-	s.observe(newWork(actAs, configMapManifest), false)
-	if got, want := s.class(testKey), (fair.Class{Tenant: "executor/team/deployer"}); got != want {
+	if got, want := s.class(testKey, work), (fair.Class{Tenant: "executor/team/deployer"}); got != want {
 		t.Errorf("class() of a ManifestWork that was created again = %+v, want %+v", got, want)
 	}
 }
@@ -142,16 +135,14 @@ func TestMarkedWorksLeaveThePriorityLane(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := states{}
 			work := newWork(mark, clusterRoleManifest)
-			s.observe(work, false)
+			s.class(testKey, work)
 			s.passed(testKey, pass.result, pass.err)
-			s.observe(work, false)
-			if got := s.class(testKey).Priority; got != pass.want {
+			if got := s.class(testKey, work).Priority; got != pass.want {
 				t.Errorf("priority = %v, want %v", got, pass.want)
 			}
 			changed := work.DeepCopy()
 			changed.Generation++
-			s.observe(changed, false)
-			if !s.class(testKey).Priority {
+			if !s.class(testKey, changed).Priority {
 				t.Error("priority after a change of the spec = false, want true")
 			}
 		})
@@ -163,18 +154,17 @@ func TestDeletionEndsThePass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := states{}
 		work := newWork(actAs, configMapManifest)
+		ctx, interrupted, end := s.interruptible(t.Context(), s.get(testKey))
 		s.observe(work, false)
-		ctx, end := s.begin(t.Context(), testKey)
-		s.observe(work, false)
-		if s.ending(testKey) {
-			t.Error("ending after an event = true, want false")
+		if interrupted() {
+			t.Error("interrupted after an event = true, want false")
 		}
 		deleted := work.DeepCopy()
 		deleting(deleted)
 		s.observe(deleted, false)
 		s.observe(deleted, false)
-		if !s.ending(testKey) || ctx.Err() != nil {
-			t.Errorf("ending = %v with context error %v, want true and a context that has not ended yet", s.ending(testKey), ctx.Err())
+		if !interrupted() || ctx.Err() != nil {
+			t.Errorf("interrupted = %v with context error %v, want true and a context that has not ended yet", interrupted(), ctx.Err())
 		}
 		time.Sleep(supersededGrace)
 		synctest.Wait()
@@ -182,13 +172,11 @@ func TestDeletionEndsThePass(t *testing.T) {
 			t.Errorf("cause = %v, want %v", context.Cause(ctx), errSuperseded)
 		}
 		end()
-		ctx, end = s.begin(t.Context(), testKey)
-		defer end()
-		s.observe(newWork(actAs, configMapManifest), true)
-		time.Sleep(2 * supersededGrace)
-		synctest.Wait()
-		if ctx.Err() != nil {
-			t.Errorf("context of a pass that removes objects = %v, want no error", ctx.Err())
+		_, interrupted, end = s.interruptible(t.Context(), s.get(testKey))
+		end()
+		s.observe(work, true)
+		if interrupted() {
+			t.Error("interrupted after the end of the pass = true, want false")
 		}
 	})
 }

@@ -1,7 +1,10 @@
 package work
 
 import (
+	"context"
+	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,10 +21,26 @@ import (
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
+// supersededGrace is the time that a pending request may take after the ManifestWork is deleted.
+const supersededGrace = 5 * time.Second
+
+// errSuperseded ends a pass over a ManifestWork that is deleted during the pass.
+var errSuperseded = errors.New("the ManifestWork was deleted")
+
 // workState is what the agent knows of one ManifestWork between passes. It saves requests. After a
-// restart, it is rebuilt. Except for its scheduling, only passes over the ManifestWork use it.
+// restart, it is rebuilt. Only passes over the ManifestWork use it, except for the fields that the mu of
+// states guards.
 type workState struct {
-	scheduling
+	// uid and classified are the UID and the generation to which tenant, permission and slow belong; see
+	// states.class. permission is true if the ManifestWork delivers a ClusterPermission. slow is true if a
+	// pass failed or took more than one slice. interrupt ends the pass that applies the ManifestWork; see
+	// states.interruptible. mu guards them.
+	uid              types.UID
+	classified       int64
+	tenant           string
+	permission, slow bool
+	interrupt        func()
+
 	// hub and record are written versions that the informers may not contain yet.
 	hub    *workv1.ManifestWork
 	record *workv1.AppliedManifestWork
@@ -105,7 +124,6 @@ func (s *itemState) unbound() bool {
 	return decide.GuardReason(s.result.Err) == workv1.ReasonAppliedManifestRoleNotApplied
 }
 
-// states contains the state of every object of the loop.
 type states struct {
 	mu    sync.Mutex
 	works map[cache.ObjectName]*workState
@@ -128,17 +146,42 @@ func (s *states) getLocked(key cache.ObjectName) *workState {
 	return s.works[key]
 }
 
-// drop removes the state of an object that does not exist. The scheduling of a ManifestWork that was
-// created again meanwhile stays.
 func (s *states) drop(key cache.ObjectName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before := s.works[key]
 	delete(s.works, key)
-	if before != nil && before.uid != "" && !before.gone {
-		st := s.getLocked(key)
-		st.scheduling = before.scheduling
-		st.superseded, st.ending = nil, false
+}
+
+// interruptible returns the context of a pass that applies a ManifestWork. When the ManifestWork is
+// deleted, interrupted returns true, and after supersededGrace the context ends.
+func (s *states) interruptible(ctx context.Context, st *workState) (_ context.Context, interrupted func() bool, end func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var deleted atomic.Bool
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st.interrupt = func() {
+		deleted.Store(true)
+		time.AfterFunc(supersededGrace, func() { cancel(errSuperseded) })
+	}
+	return ctx, deleted.Load, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		st.interrupt = nil
+		cancel(nil)
+	}
+}
+
+// observe ends the pass that applies a ManifestWork if that is deleted.
+func (s *states) observe(obj any, deleted bool) {
+	work, ok := obj.(*workv1.ManifestWork)
+	if !ok || !deleted && work.DeletionTimestamp == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st := s.works[cache.MetaObjectToName(work)]; st != nil && st.interrupt != nil {
+		st.interrupt()
+		st.interrupt = nil
 	}
 }
 

@@ -49,19 +49,29 @@ func newTracer(provider trace.TracerProvider, now func() time.Time) *tracer {
 }
 
 // pass makes a pass over a ManifestWork in a span.
-func (t *tracer) pass(ctx context.Context, work *workv1.ManifestWork, st *workState, run func(context.Context) (outcome, error)) (result outcome, err error) {
+func (t *tracer) pass(ctx context.Context, work *workv1.ManifestWork, st *workState, run func(context.Context) (outcome, error)) (outcome, error) {
+	if t == nil {
+		return run(ctx)
+	}
 	ctx, span := t.start(ctx, work, st)
-	defer func() { span.end(result, err) }()
-	return run(ctx)
+	ctx, budget := tracing.WithBudget(ctx, maxPassSpans)
+	result, err := run(ctx)
+	state := result.state
+	if err != nil {
+		state = cmp.Or(state, stateFailed)
+	}
+	span.SetAttributes(attribute.String("pass.state", state), attribute.Bool("pass.partial", result.partial))
+	if omitted := budget.Omitted(); omitted > 0 {
+		span.SetAttributes(attribute.Int("pass.omitted_spans", omitted))
+	}
+	tracing.End(span, tracing.Reason(err))
+	return result, err
 }
 
 // start starts the span of a pass over a ManifestWork. If the status does not contain the generation of the
 // ManifestWork yet, the pass is caused by the request in the annotation, and the span belongs to its trace.
 // Otherwise it starts a trace, which the provider samples, with a link to the request.
-func (t *tracer) start(ctx context.Context, work *workv1.ManifestWork, st *workState) (context.Context, *passSpan) {
-	if t == nil {
-		return ctx, nil
-	}
+func (t *tracer) start(ctx context.Context, work *workv1.ManifestWork, st *workState) (context.Context, trace.Span) {
 	name := "Apply ManifestWork"
 	if work.DeletionTimestamp != nil {
 		name = "Remove ManifestWork"
@@ -78,9 +88,7 @@ func (t *tracer) start(ctx context.Context, work *workv1.ManifestWork, st *workS
 			options = append(options, trace.WithLinks(trace.Link{SpanContext: parent}))
 		}
 	}
-	ctx, span := t.tracer.Start(ctx, name, options...)
-	ctx, budget := tracing.WithBudget(ctx, maxPassSpans)
-	return ctx, &passSpan{span: span, budget: budget}
+	return t.tracer.Start(ctx, name, options...)
 }
 
 // joins reports whether a pass joins the trace of the request that wrote the spec.
@@ -99,32 +107,6 @@ func (t *tracer) joins(work *workv1.ManifestWork, st *workState) bool {
 	return true
 }
 
-// passSpan is the span of a pass. It may be nil.
-type passSpan struct {
-	span   trace.Span
-	budget *tracing.Budget
-}
-
-func (s *passSpan) end(result outcome, err error) {
-	if s == nil {
-		return
-	}
-	state := result.state
-	if err != nil {
-		state = cmp.Or(state, stateFailed)
-	}
-	s.span.SetAttributes(attribute.String("pass.state", state), attribute.Bool("pass.partial", result.partial))
-	if omitted := s.budget.Omitted(); omitted > 0 {
-		s.span.SetAttributes(attribute.Int("pass.omitted_spans", omitted))
-	}
-	reason := ""
-	if err != nil {
-		reason = reasonOf(err)
-	}
-	tracing.End(s.span, reason)
-}
-
-// tracedExecutors checks the access of executors in spans.
 type tracedExecutors struct{ Executors }
 
 // Admit implements Executors.
@@ -136,20 +118,15 @@ func (t tracedExecutors) Admit(ctx context.Context, request AdmitRequest) (dynam
 	ctx, span := tracing.Start(ctx, "Check access of executor", tracing.Text("executor", executor.String()))
 	ctx, _ = tracing.WithBudget(ctx, maxAccessSpans)
 	client, err := t.Executors.Admit(ctx, request)
-	var refusal *Refusal
-	switch {
-	case errors.As(err, &refusal):
+	reason := tracing.Reason(err)
+	if refusal := (*Refusal)(nil); errors.As(err, &refusal) {
 		span.SetAttributes(attribute.Int("executor.refused_manifests", len(refusal.Manifests)))
-		tracing.End(span, "Refused")
-	case err != nil:
-		tracing.End(span, reasonOf(err))
-	default:
-		tracing.End(span, "")
+		reason = "Refused"
 	}
+	tracing.End(span, reason)
 	return client, err
 }
 
-// traceItem attempts to apply an item in a span.
 func traceItem(ctx context.Context, it *decide.Item, attempt func(context.Context) error) error {
 	ctx, span := tracing.Start(ctx, "Apply object",
 		attribute.Int("manifest.ordinal", it.Ordinal),
@@ -157,10 +134,6 @@ func traceItem(ctx context.Context, it *decide.Item, attempt func(context.Contex
 		tracing.Text("object.namespace", it.Namespace), tracing.Text("object.name", it.Name),
 		attribute.String("manifest.strategy", string(it.Config.Strategy.Type)))
 	err := attempt(ctx)
-	reason := ""
-	if err != nil {
-		reason = cmp.Or(decide.GuardReason(err), reasonOf(err))
-	}
-	tracing.End(span, reason)
+	tracing.End(span, cmp.Or(decide.GuardReason(err), tracing.Reason(err)))
 	return err
 }

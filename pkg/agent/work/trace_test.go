@@ -50,7 +50,7 @@ func testTracer(t *testing.T) *tracer {
 func joined(t *testing.T, tracer *tracer, work *workv1.ManifestWork, st *workState) bool {
 	t.Helper()
 	ctx, span := tracer.start(t.Context(), work, st)
-	defer span.end(outcome{state: stateApplied}, nil)
+	defer span.End()
 	current := trace.SpanFromContext(ctx)
 	belongs := current.SpanContext().TraceID().String() == requestTrace
 	if current.IsRecording() != belongs {
@@ -123,9 +123,13 @@ func TestAnnotationsDoNotCauseUnlimitedSpans(t *testing.T) {
 }
 
 func TestNoTracingNoSpan(t *testing.T) {
-	ctx, span := newTracer(nil, time.Now).start(t.Context(), tracedWork(1, 0), &workState{})
-	if ctx != t.Context() || span != nil {
-		t.Errorf("start() without a provider = %v, %v, want the same context and no span", ctx, span)
+	_, err := newTracer(nil, time.Now).pass(t.Context(), tracedWork(1, 0), &workState{}, func(ctx context.Context) (outcome, error) {
+		if ctx != t.Context() {
+			t.Error("a pass without a provider has another context, want the same one")
+		}
+		return outcome{}, nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
-	span.end(outcome{}, nil)
 }

@@ -66,7 +66,6 @@ func (w *objectWatches) start(ctx context.Context) { w.ctx = ctx }
 // wait returns when all watches have ended after the context has ended.
 func (w *objectWatches) wait() { w.done.Wait() }
 
-// track replaces the watched objects of a ManifestWork.
 func (w *objectWatches) track(work cache.ObjectName, refs sets.Set[objectRef]) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,7 +1,7 @@
 // Package fair shares workers among tenants.
 //
 // A [Queue] passes items to workers in two lanes. The priority lane is for deletions and has its own
-// workers. Within a lane, tenants take turns. A [Watchdog] names workers that do not return.
+// workers. Within a lane, tenants take turns. The queue names workers that do not return.
 package fair
 
 import (
@@ -11,6 +11,7 @@ import (
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
 
@@ -29,84 +30,61 @@ func (c Class) lane() int {
 	return ordinaryLane
 }
 
-// Config configures a Queue. Clock may be nil.
+// Config configures a Queue. All fields are required.
 type Config[T comparable] struct {
 	// Name is the name of the queue in metrics.
 	Name string
 	// Class returns the current class of an item. It is called with the queue locked, whenever the
 	// item is added, so it must neither block nor use the queue.
 	Class func(T) Class
-	// Workers is the number of items of the ordinary lane that are handled in parallel.
-	// WorkersPerTenant limits the items of one tenant.
-	Workers, WorkersPerTenant int
-	// PriorityWorkers is the number of items of the priority lane that are handled in parallel, in
-	// addition to the items that idle workers of the ordinary lane take.
-	PriorityWorkers int
-	Clock           clock.WithTicker
+	// Workers handle the ordinary lane, at most WorkersPerTenant of them items of one tenant. While that
+	// has no item for them, they help PriorityWorkers, which handle the priority lane only.
+	Workers, WorkersPerTenant, PriorityWorkers int
+	// StuckAfter is the time after which a worker that does not return is stuck.
+	StuckAfter time.Duration
+	Clock      clock.WithTicker
 }
 
-// Queue is a work queue that is fair among tenants. It implements workqueue.TypedInterface, so that
-// a delaying queue can be built on it. As in any work queue, only one worker handles an item at a
-// time.
-//
-// The share of a tenant depends on the number of idle workers. A tenant that has workers gets
-// another one only if more than twice as many workers are idle. So a single tenant can use many
-// workers, many tenants get fewer each, and the last idle workers are reserved for tenants that
-// have none.
+// Queue is a work queue that is fair among tenants. As in any work queue, only one worker handles an
+// item at a time. After it is shut down, it passes the waiting items to workers and takes no others.
 type Queue[T comparable] struct {
+	// Typed contains the waiting items and the items in progress, and maintains the metrics that all
+	// work queues have. It is used only while mu is held, so that it never blocks.
+	*workqueue.Typed[T]
 	config Config[T]
 
 	mu   sync.Mutex
 	cond *sync.Cond
-	// items contains the waiting items and the items in progress, and maintains the metrics that
-	// all work queues have. It is used only while mu is held, so that it never blocks.
-	items *workqueue.Typed[T]
 	// waiting and handled are the waiting items and the items that workers handle.
-	waiting map[T]waiting
-	handled map[T]handled
-	lanes   [lanes]lane[T]
-	pools   [lanes]pool
+	waiting, handled map[T]*entry
+	lanes            [lanes]lane[T]
 	// turn is the item that is passed to a worker next.
-	turn T
+	turn   T
+	logger klog.Logger
 }
 
-var _ workqueue.TypedInterface[string] = (*Queue[string])(nil)
-
-type waiting struct {
+// entry is an item that waits, or that a worker handles, since a time.
+type entry struct {
 	class Class
 	since time.Time
-}
-
-// handled is an item that a worker of a pool handles.
-type handled struct {
-	tenant string
-	pool   int
-}
-
-// pool counts the workers of a lane.
-type pool struct {
-	limit, perTenant, busy int
-	tenants                map[string]int
+	// worker is the lane of the worker. stuck is true if the worker has not returned before watchdog
+	// fired.
+	worker   int
+	watchdog *time.Timer
+	stuck    bool
 }
 
 // NewQueue returns an empty queue.
 func NewQueue[T comparable](config Config[T]) *Queue[T] {
-	if config.Clock == nil {
-		config.Clock = clock.RealClock{}
-	}
-	q := &Queue[T]{config: config, waiting: map[T]waiting{}, handled: map[T]handled{}}
-	q.items = workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[T]{Name: config.Name, Clock: config.Clock, Queue: order[T]{q}})
+	q := &Queue[T]{config: config, waiting: map[T]*entry{}, handled: map[T]*entry{}}
+	q.Typed = workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[T]{Name: config.Name, Clock: config.Clock, Queue: order[T]{q}})
 	q.cond = sync.NewCond(&q.mu)
-	for i := range q.lanes {
-		q.lanes[i].items = map[string][]T{}
-	}
-	q.pools[ordinaryLane] = pool{limit: config.Workers, perTenant: config.WorkersPerTenant, tenants: map[string]int{}}
-	q.pools[priorityLane] = pool{limit: config.PriorityWorkers, perTenant: config.PriorityWorkers, tenants: map[string]int{}}
+	q.lanes = [lanes]lane[T]{newLane[T](config.Workers, config.WorkersPerTenant), newLane[T](config.PriorityWorkers, config.PriorityWorkers)}
+	stuckWorkers.WithLabelValues(config.Name).Set(0)
 	return q
 }
 
-// order makes the work queue return items in the order of a Queue. The mu of the Queue must be
-// held.
+// order makes the work queue return items in the order of a Queue.
 type order[T comparable] struct{ queue *Queue[T] }
 
 func (o order[T]) Touch(item T) { o.queue.push(item) }
@@ -121,23 +99,23 @@ func (o order[T]) Pop() T {
 func (q *Queue[T]) Add(item T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.items.Add(item)
-	q.cond.Broadcast()
+	q.Typed.Add(item)
+	q.cond.Signal()
 }
 
 // push puts an item into the lane of its class. The caller must hold mu.
 func (q *Queue[T]) push(item T) {
-	class, since := q.config.Class(item), q.config.Clock.Now()
-	if before, waits := q.waiting[item]; waits {
-		if before.class == class {
+	now := &entry{class: q.config.Class(item), since: q.config.Clock.Now()}
+	if before := q.waiting[item]; before != nil {
+		now.since = before.since
+		if before.class == now.class {
 			return
 		}
-		since = before.since
 		q.drop(item)
 	}
-	q.waiting[item] = waiting{class: class, since: since}
-	q.lanes[class.lane()].add(class.Tenant, item)
-	waitingItems.WithLabelValues(q.config.Name, laneNames[class.lane()]).Inc()
+	q.waiting[item] = now
+	q.lanes[now.class.lane()].add(now.class.Tenant, item)
+	waitingItems.WithLabelValues(q.config.Name, laneNames[now.class.lane()]).Inc()
 }
 
 // drop removes a waiting item. The caller must hold mu.
@@ -155,59 +133,56 @@ func (q *Queue[T]) Len() int {
 	return len(q.waiting)
 }
 
-// Get implements workqueue.TypedInterface for a worker of the ordinary lane.
-func (q *Queue[T]) Get() (item T, shutdown bool) { return q.take(ordinaryLane) }
-
-// take returns the next item for a worker of a pool. It blocks until an item is available and the
-// pool has an idle worker.
-func (q *Queue[T]) take(pool int) (item T, shutdown bool) {
+// Serve handles items until the queue is shut down and empty, each item in its own goroutine.
+func (q *Queue[T]) Serve(ctx context.Context, handle func(ctx context.Context, item T)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for !q.items.ShuttingDown() {
-		if item, ok := q.next(pool); ok {
-			return item, false
+	q.logger = klog.FromContext(ctx).WithValues("queue", q.config.Name)
+	for !q.ShuttingDown() || len(q.waiting)+len(q.handled) > 0 {
+		item, ok := q.next(ordinaryLane)
+		if !ok {
+			item, ok = q.next(priorityLane)
 		}
-		q.cond.Wait()
+		if !ok {
+			q.cond.Wait()
+			continue
+		}
+		go func() {
+			defer utilruntime.HandleCrashWithContext(ctx)
+			defer q.Done(item)
+			handle(ctx, item)
+		}()
 	}
-	return item, true
 }
 
-// next takes the next item for a pool, if there is one. An idle worker of the ordinary lane also
-// takes items of the priority lane, but not the reverse. The caller must hold mu.
-func (q *Queue[T]) next(from int) (item T, ok bool) {
-	p := &q.pools[from]
-	if p.busy >= p.limit {
+// next takes the next item for a worker of a lane, if there is one. An idle worker of the ordinary lane
+// also takes items of the priority lane, but not the reverse. The caller must hold mu.
+func (q *Queue[T]) next(worker int) (item T, ok bool) {
+	workers := &q.lanes[worker]
+	if workers.busy == workers.workers {
 		return item, false
 	}
-	if item, ok = q.lanes[from].next(p.hasWorker); !ok && from == ordinaryLane {
-		item, ok = q.lanes[priorityLane].next(p.hasWorker)
+	if item, ok = workers.next(workers.hasWorker); !ok && worker == ordinaryLane {
+		item, ok = q.lanes[priorityLane].next(workers.hasWorker)
 	}
 	if !ok {
 		return item, false
 	}
 	at := q.waiting[item]
 	q.turn = item
-	q.items.Get()
+	q.Get()
 	waitSeconds.WithLabelValues(q.config.Name, laneNames[at.class.lane()]).Observe(q.config.Clock.Since(at.since).Seconds())
-	q.handled[item] = handled{tenant: at.class.Tenant, pool: from}
-	q.count(q.handled[item], 1)
+	at.since, at.worker = time.Now(), worker
+	at.watchdog = time.AfterFunc(q.config.StuckAfter, func() { q.stuck(item, at) })
+	q.handled[item] = at
+	q.count(at, 1)
 	return item, true
 }
 
-// hasWorker reports whether the pool has an idle worker for a tenant.
-func (p *pool) hasWorker(tenant string) bool {
-	held, idle := p.tenants[tenant], p.limit-p.busy
-	return held == 0 || held < p.perTenant && 2*held < idle
-}
-
 // count changes the number of busy workers. The caller must hold mu.
-func (q *Queue[T]) count(h handled, change int) {
-	p := &q.pools[h.pool]
-	p.busy += change
-	if p.tenants[h.tenant] += change; p.tenants[h.tenant] == 0 {
-		delete(p.tenants, h.tenant)
-	}
-	busyWorkers.WithLabelValues(q.config.Name, laneNames[h.pool]).Set(float64(p.busy))
+func (q *Queue[T]) count(at *entry, change int) {
+	q.lanes[at.worker].count(at.class.Tenant, change)
+	busyWorkers.WithLabelValues(q.config.Name, laneNames[at.worker]).Set(float64(q.lanes[at.worker].busy))
 }
 
 // Done ends the handling of an item and makes its worker idle. If the item was added in the
@@ -215,68 +190,18 @@ func (q *Queue[T]) count(h handled, change int) {
 func (q *Queue[T]) Done(item T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	h, known := q.handled[item]
-	if !known {
-		return
-	}
+	at := q.handled[item]
 	delete(q.handled, item)
-	q.count(h, -1)
-	q.items.Done(item)
-	if q.items.ShuttingDown() {
-		q.drain()
-	}
-	q.cond.Broadcast()
+	q.count(at, -1)
+	q.returned(item, at)
+	q.Typed.Done(item)
+	q.cond.Signal()
 }
 
-// Serve handles items until the queue is shut down, each item in its own goroutine. It returns when
-// all items have been handled.
-func (q *Queue[T]) Serve(ctx context.Context, handle func(ctx context.Context, item T)) {
-	var dispatchers sync.WaitGroup
-	for pool := range lanes {
-		dispatchers.Go(func() {
-			for {
-				item, shutdown := q.take(pool)
-				if shutdown {
-					return
-				}
-				go func() {
-					defer utilruntime.HandleCrashWithContext(ctx)
-					defer q.Done(item)
-					handle(ctx, item)
-				}()
-			}
-		})
-	}
-	dispatchers.Wait()
-	q.ShutDownWithDrain()
-}
-
-// ShutDown ends Serve and Get. It removes waiting items.
+// ShutDown ends Serve when all items are handled.
 func (q *Queue[T]) ShutDown() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.items.ShutDown()
-	q.drain()
-	q.cond.Broadcast()
+	q.Typed.ShutDown()
+	q.cond.Signal()
 }
-
-// drain removes the waiting items, and updates the metrics. The caller must hold mu.
-func (q *Queue[T]) drain() {
-	for q.turn = range q.waiting {
-		q.items.Get()
-		q.items.Done(q.turn)
-	}
-}
-
-// ShutDownWithDrain calls ShutDown, and returns when no worker handles an item.
-func (q *Queue[T]) ShutDownWithDrain() {
-	q.ShutDown()
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for len(q.handled) > 0 {
-		q.cond.Wait()
-	}
-}
-
-// ShuttingDown reports whether the queue is shut down.
-func (q *Queue[T]) ShuttingDown() bool { return q.items.ShuttingDown() }

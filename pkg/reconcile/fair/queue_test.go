@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/component-base/metrics/legacyregistry"
-	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/clock"
 
 	"open-cluster-management.io/hub-apiserver/test/await"
 )
@@ -47,6 +49,7 @@ func newFixture(t *testing.T, workers, perTenant, priority int) *fixture {
 	f := &fixture{classes: map[string]Class{}}
 	f.Queue = NewQueue(Config[string]{
 		Name: t.Name(), Workers: workers, WorkersPerTenant: perTenant, PriorityWorkers: priority,
+		StuckAfter: time.Minute, Clock: clock.RealClock{},
 		// The default tenant is the part of the item before the dash.
 		Class: func(item string) Class {
 			if class, ok := f.classes[item]; ok {
@@ -220,19 +223,27 @@ func TestItemHasOneWorker(t *testing.T) {
 	}
 }
 
-func TestShutDownRemovesWaitingItems(t *testing.T) {
+// TestShutDownEmptiesTheQueue checks that Serve ends when the items that were added before ShutDown are handled.
+func TestShutDownEmptiesTheQueue(t *testing.T) {
 	f := newFixture(t, 1, 1, 1)
 	f.add("a", 5, Class{})
 	f.try(ordinaryLane, 1)
 	f.Add("a-0")
 	f.ShutDown()
-	f.Done("a-0")
 	f.Add("b-0")
-	if f.Len() != 0 || f.pools[ordinaryLane].busy != 0 {
-		t.Errorf("waiting items = %d, busy workers = %d, want 0 and 0", f.Len(), f.pools[ordinaryLane].busy)
+	f.Done("a-0")
+	handled := make(chan string, 10)
+	f.Serve(t.Context(), func(_ context.Context, item string) { handled <- item })
+	close(handled)
+	var items []string
+	for item := range handled {
+		items = append(items, item)
 	}
-	if _, shutdown := f.Get(); !shutdown {
-		t.Error("Get() returned an item, want shutdown")
+	if want := []string{"a-1", "a-2", "a-3", "a-4", "a-0"}; !slices.Equal(items, want) {
+		t.Errorf("items after ShutDown() = %v, want %v", items, want)
+	}
+	if f.Len() != 0 || f.lanes[ordinaryLane].busy != 0 {
+		t.Errorf("waiting items = %d, busy workers = %d, want 0 and 0", f.Len(), f.lanes[ordinaryLane].busy)
 	}
 	if got := metric(t, "fair_queue_depth"); got != 0 {
 		t.Errorf("fair_queue_depth = %v, want 0", got)
@@ -273,66 +284,45 @@ func TestServeHandlesEveryItem(t *testing.T) {
 	}
 }
 
-func TestWatchdog(t *testing.T) {
-	clock := clocktesting.NewFakeClock(time.Now())
-	dog := NewWatchdog(t.Name(), clock)
-	stuckTotal.WithLabelValues(t.Name()).Add(0)
-	before := metric(t, "stuck_workers_total")
-	end := dog.Begin(t.Context(), "ManifestWork slow", 30*time.Second)
-	clock.Step(29 * time.Second)
-	dog.check()
-	if err := dog.Err(); err != nil {
-		t.Errorf("after 29 s: Err() = %v, want nil", err)
-	}
-	clock.Step(2 * time.Second)
-	dog.check()
-	dog.check()
-	want := "1 workers of the queue TestWatchdog do not return from ManifestWork slow for 31s"
-	if err := dog.Err(); err == nil || err.Error() != want {
-		t.Errorf("after 31 s: Err() = %v, want %s", err, want)
-	}
-	if got := metric(t, "stuck_workers"); got != 1 {
-		t.Errorf("stuck_workers = %v, want 1", got)
-	}
-	end()
-	if err := dog.Err(); err != nil {
-		t.Errorf("Err() after the return = %v, want nil", err)
-	}
-	if now, ever := metric(t, "stuck_workers"), metric(t, "stuck_workers_total")-before; now != 0 || ever != 1 {
-		t.Errorf("stuck_workers = %v and stuck_workers_total grew by %v, want 0 and 1", now, ever)
-	}
-}
-
-func TestWatchdogNamesSome(t *testing.T) {
-	clock := clocktesting.NewFakeClock(time.Now())
-	dog := NewWatchdog(t.Name(), clock)
-	for _, name := range []string{"e", "d", "c", "b", "a"} {
-		end := dog.Begin(t.Context(), name, time.Second)
-		defer end()
-	}
-	clock.Step(time.Minute)
-	dog.check()
-	want := "5 workers of the queue TestWatchdogNamesSome do not return from a for 1m0s, b for 1m0s, c for 1m0s and 2 more"
-	if err := dog.Err(); err == nil || err.Error() != want {
-		t.Errorf("Err() = %v, want %s", err, want)
-	}
-}
-
-func TestWatchdogRuns(t *testing.T) {
-	clock := clocktesting.NewFakeClock(time.Now())
-	dog := NewWatchdog(t.Name(), clock)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		dog.Run(ctx)
-	}()
-	end := dog.Begin(ctx, "a", time.Second)
-	defer end()
-	await.True(t, "the watchdog detects the stuck worker", func() bool {
-		clock.Step(checkPeriod)
-		return dog.Err() != nil
+// TestStuckWorkers uses the fake clock of synctest, so it takes no time.
+func TestStuckWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 10, 10, 1)
+		stuckTotal.WithLabelValues(t.Name()).Add(0)
+		before := metric(t, "stuck_workers_total")
+		returns := make(chan struct{})
+		var serving sync.WaitGroup
+		serving.Go(func() {
+			f.Serve(t.Context(), func(_ context.Context, item string) {
+				if item != "fast" {
+					<-returns
+				}
+			})
+		})
+		for _, item := range []string{"slow-2", "slow-1", "fast"} {
+			f.Add(item)
+		}
+		time.Sleep(59 * time.Second)
+		if err := f.Stuck(); err != nil {
+			t.Errorf("after 59 s: Stuck() = %v, want nil", err)
+		}
+		time.Sleep(2 * time.Second)
+		want := "2 workers of the queue " + t.Name() + " do not return from slow-1 for 1m1s, slow-2 for 1m1s"
+		if err := f.Stuck(); err == nil || err.Error() != want {
+			t.Errorf("after 61 s: Stuck() = %v, want %s", err, want)
+		}
+		if got := metric(t, "stuck_workers"); got != 2 {
+			t.Errorf("stuck_workers = %v, want 2", got)
+		}
+		close(returns)
+		synctest.Wait()
+		if err := f.Stuck(); err != nil {
+			t.Errorf("Stuck() after the return = %v, want nil", err)
+		}
+		if now, ever := metric(t, "stuck_workers"), metric(t, "stuck_workers_total")-before; now != 0 || ever != 2 {
+			t.Errorf("stuck_workers = %v and stuck_workers_total grew by %v, want 0 and 2", now, ever)
+		}
+		f.ShutDown()
+		serving.Wait()
 	})
-	cancel()
-	<-ended
 }

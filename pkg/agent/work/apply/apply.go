@@ -108,7 +108,6 @@ func (a *Applier) Apply(ctx context.Context, t *Task) (*unstructured.Unstructure
 	}
 }
 
-// converge creates the object, or updates it to the result of desired.
 func (a *Applier) converge(ctx context.Context, t *Task, desired func(*unstructured.Unstructured) (*unstructured.Unstructured, error)) (*unstructured.Unstructured, error) {
 	// An object that was never applied usually does not exist.
 	createFirst := t.RecordedUID == "" && !t.State.Applied
@@ -179,7 +178,6 @@ func (a *Applier) begin(ctx context.Context, t *Task) error {
 	return t.State.holdBack(a.Now())
 }
 
-// errContended returns the error of an object that changed during each attempt.
 func errContended(last error) error {
 	return fmt.Errorf("the object changed during each of %d attempts to write it: %w", attempts, last)
 }
@@ -236,7 +234,6 @@ func (a *Applier) foreign(t *Task, live *unstructured.Unstructured) bool {
 	return len(decide.RecordOwners(live)) == 0 && (t.RecordedUID == "" || t.RecordedUID != live.GetUID())
 }
 
-// applied reports whether the ManifestWork has applied a live object.
 func (a *Applier) applied(t *Task, live *unstructured.Unstructured) bool {
 	return decide.HasOwner(live, a.Owner) || t.RecordedUID != "" && t.RecordedUID == live.GetUID()
 }

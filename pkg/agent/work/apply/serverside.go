@@ -17,7 +17,6 @@ import (
 // last applied.
 const specHashAnnotation = "open-cluster-management.io/config-spec-hash"
 
-// serverSide applies a manifest by server-side apply.
 func (a *Applier) serverSide(ctx context.Context, t *Task) (*unstructured.Unstructured, error) {
 	settings, manager := ptr.Deref(t.Config.Strategy.ServerSideApply, workv1.ServerSideApplyConfig{}), t.Config.Applier()
 	var last error

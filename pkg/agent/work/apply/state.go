@@ -37,10 +37,8 @@ const (
 )
 
 var driftRepairs = metrics.NewCounter(&metrics.CounterOpts{
-	Subsystem:      "work_agent",
-	Name:           "drift_repairs_total",
-	Help:           "Writes that undid changes of other writers to applied objects.",
-	StabilityLevel: metrics.ALPHA,
+	Subsystem: "work_agent", Name: "drift_repairs_total", StabilityLevel: metrics.ALPHA,
+	Help: "Writes that undid changes of other writers to applied objects.",
 })
 
 func init() { legacyregistry.MustRegister(driftRepairs) }

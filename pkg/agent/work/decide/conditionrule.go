@@ -91,7 +91,6 @@ func (e *Evaluator) Complete(ctx context.Context, budget *bounded.Budget, live *
 	return meta.IsStatusConditionTrue(e.Rules(ctx, budget, live, rules), workv1.WorkComplete)
 }
 
-// evaluation evaluates the rules of one object.
 type evaluation struct {
 	*Evaluator
 	live *unstructured.Unstructured

@@ -1,11 +1,11 @@
 package decide
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/util/jsonpath"
 
 	"open-cluster-management.io/hub-apiserver/pkg/bounded/fieldpath"
@@ -17,8 +17,6 @@ import (
 type FeedbackPaths struct {
 	// prefixes are the allowed parts, each as the names of nested fields.
 	prefixes [][]string
-	// seen are the parts that expressions can read. No part contains another part.
-	seen [][]string
 }
 
 // ParseFeedbackPaths parses a list of JSON paths. Each path names a field, such as .status. An
@@ -43,21 +41,7 @@ func ParseFeedbackPaths(paths []string) (FeedbackPaths, error) {
 		}
 		allowed.prefixes = append(allowed.prefixes, fields)
 	}
-	if allowed.restricted() {
-		allowed.seen = outermost(slices.Concat(identifying, allowed.prefixes))
-	}
 	return allowed, nil
-}
-
-// outermost returns the parts that are not contained in another part.
-func outermost(parts [][]string) [][]string {
-	var outer [][]string
-	for _, part := range slices.SortedStableFunc(slices.Values(parts), func(a, b []string) int { return cmp.Compare(len(a), len(b)) }) {
-		if !slices.ContainsFunc(outer, func(o []string) bool { return slices.Equal(o, part[:len(o)]) }) {
-			outer = append(outer, part)
-		}
-	}
-	return outer
 }
 
 // String returns the allowed paths, separated by commas.
@@ -125,31 +109,11 @@ func (f FeedbackPaths) visible(object map[string]any) map[string]any {
 		return object
 	}
 	visible := map[string]any{}
-	for _, fields := range f.seen {
-		copyField(visible, object, fields)
+	for _, fields := range slices.Concat(identifying, f.prefixes) {
+		if value, found, err := unstructured.NestedFieldNoCopy(object, fields...); found && err == nil {
+			// It fails only if a parent is not a map, and then the field is not found either.
+			_ = unstructured.SetNestedField(visible, value, fields...)
+		}
 	}
 	return visible
-}
-
-// copyField copies the field with the given names from one object into another. The value is
-// shared, but the maps that contain it are not.
-func copyField(into, from map[string]any, fields []string) {
-	value, ok := from[fields[0]]
-	if !ok {
-		return
-	}
-	if len(fields) == 1 {
-		into[fields[0]] = value
-		return
-	}
-	inner, ok := value.(map[string]any)
-	if !ok {
-		return
-	}
-	below, ok := into[fields[0]].(map[string]any)
-	if !ok {
-		below = map[string]any{}
-		into[fields[0]] = below
-	}
-	copyField(below, inner, fields[1:])
 }

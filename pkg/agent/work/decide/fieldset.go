@@ -142,7 +142,6 @@ func RemoveFields(value, want any, former FieldSet) {
 	}
 }
 
-// union returns the union of both sets.
 func union(a, b FieldSet) FieldSet {
 	if len(b) == 0 {
 		return a

@@ -122,7 +122,6 @@ func ignoredPaths(ctx context.Context, budget *bounded.Budget, object *unstructu
 	return paths, empty, nil
 }
 
-// valueAt returns the value at a path.
 func valueAt(object any, path []any) (any, bool) {
 	for _, step := range path {
 		switch step := step.(type) {

@@ -40,7 +40,6 @@ func normalize(object *unstructured.Unstructured) error {
 	return nil
 }
 
-// dropNulls removes null fields, which the server never returns.
 func dropNulls(value any) {
 	switch value := value.(type) {
 	case map[string]any:

@@ -58,7 +58,6 @@ func (r *Remover) expired(options Options) bool {
 	return !options.Until.IsZero() && !r.Now().Before(options.Until)
 }
 
-// outcome is the result for one entry.
 type outcome struct {
 	// done is true if the object is deleted or released.
 	done bool
@@ -155,7 +154,6 @@ func (r *Remover) Remove(ctx context.Context, record *workv1.AppliedManifestWork
 	return r.traced(ctx, record, entry, options).err
 }
 
-// traced removes an object in a span.
 func (r *Remover) traced(ctx context.Context, record *workv1.AppliedManifestWork, entry workv1.AppliedManifestResourceMeta, options Options) outcome {
 	ctx, span := tracing.Start(ctx, "Remove object",
 		tracing.Text("object.resource", schema.GroupResource{Group: entry.Group, Resource: entry.Resource}.String()), tracing.Text("object.version", entry.Version),

@@ -58,7 +58,6 @@ func byRule(condition metav1.Condition) bool {
 	return strings.HasPrefix(condition.Reason, "ConditionRule")
 }
 
-// conditions collects conditions of one generation.
 type conditions struct {
 	generation int64
 	wanted     []metav1.Condition
@@ -193,7 +192,6 @@ func Work(before workv1.ManifestWorkStatus, generation int64, items []*decide.It
 	return aggregated(before, generation, manifests, frozen)
 }
 
-// aggregated returns the status of a ManifestWork from the statuses of its manifests.
 func aggregated(before workv1.ManifestWorkStatus, generation int64, manifests []workv1.ManifestCondition, frozen bool) workv1.ManifestWorkStatus {
 	c := &conditions{generation: generation}
 	applied, detail := aggregate(manifests, workv1.WorkApplied)
