@@ -41,7 +41,7 @@ func (m *migration) moveToServer(ctx context.Context) error {
 	}
 	return m.steps(ctx, append([]handover.Step{
 		{Name: "check all objects", Run: m.checkPending},
-		{Name: "prevent that the server changes anything yet", Run: m.hold},
+		{Name: "keep the server from changing anything yet", Run: m.hold},
 		{Name: "stop the controllers that the server replaces", Run: m.stopControllers},
 		{Name: "refuse writes", Run: m.freeze},
 		{Name: "copy the objects", Run: m.copyPending},
