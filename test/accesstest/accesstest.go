@@ -181,15 +181,12 @@ func (h *Hub) ListSecrets(cluster, user string) access.Answer {
 // Await waits until ListSecrets returns a decision, with a reason that contains a text.
 func (h *Hub) Await(t testing.TB, cluster, user string, decision access.Decision, reason string) {
 	t.Helper()
-	err := await.Poll(t.Context(), func(context.Context) error {
+	await.Eventually(t, fmt.Sprintf("the decision about %s on %s is %s (%s)", user, cluster, decision, reason), func() error {
 		if got := h.ListSecrets(cluster, user); got.Decision != decision || !strings.Contains(got.Reason, reason) {
 			return fmt.Errorf("the decision is %s (%s)", got.Decision, got.Reason)
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatalf("waiting until the decision about %s on %s is %s (%s): %v", user, cluster, decision, reason, err)
-	}
 }
 
 // AwaitSoon waits until ListSecrets returns a decision, with short pauses, and returns the time that it took.

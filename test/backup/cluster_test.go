@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	clientsnapshot "go.etcd.io/etcd/client/v3/snapshot"
@@ -30,7 +31,7 @@ func TestRestoreEtcdCluster(t *testing.T) {
 	members := framework.Must(localhub.NewEtcdCluster(localhub.EtcdClusterOptions{Dir: filepath.Join(dir, "etcd")}))(t)
 	framework.StopLater(t, members.Stop)
 	certificates := filepath.Join(dir, "client")
-	if err := members.IssueClient(certificates); err != nil {
+	if err := members.IssueClient(certificates, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	server := framework.NewServer(t, localhub.APIServerOptions{

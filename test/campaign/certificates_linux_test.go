@@ -38,7 +38,7 @@ func expireServing(ctx context.Context, c *campaign) (string, error) {
 func expireEtcdClient(ctx context.Context, c *campaign) (string, error) {
 	certs := filepath.Join(filepath.Dir(c.Etcd.Members[0].LogFile), "..", "..", c.Replicas[1].Node, "etcd-certs")
 	expires := time.Now().Add(shortLived)
-	if err := c.Etcd.IssueClientUntil(certs, expires); err != nil {
+	if err := c.Etcd.IssueClient(certs, expires); err != nil {
 		return "", err
 	}
 	if err := sleep(ctx, time.Until(expires)); err != nil {
@@ -54,7 +54,7 @@ func expireEtcdClient(ctx context.Context, c *campaign) (string, error) {
 			return "", err
 		}
 	}
-	return "", errors.Join(c.hold(ctx), c.Etcd.IssueClient(certs))
+	return "", errors.Join(c.hold(ctx), c.Etcd.IssueClient(certs, time.Time{}))
 }
 
 // expireAgent lets the certificate of a stopped agent expire. The agent registers again with its bootstrap credentials.

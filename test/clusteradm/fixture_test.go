@@ -70,7 +70,7 @@ func runTests(m *testing.M) (code int) {
 			return 1
 		}
 	}
-	if err := localhub.ReserveShared(context.Background(), len(sharedClusters), 2); err != nil {
+	if err := localhub.ReserveShared(len(sharedClusters), 2); err != nil {
 		log.Print(err)
 		return 1
 	}

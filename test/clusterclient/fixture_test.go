@@ -54,7 +54,7 @@ func run(m *testing.M) int {
 		log.Fatal(err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	if err := localhub.ReserveShared(context.Background(), 1, 0); err != nil {
+	if err := localhub.ReserveShared(1, 0); err != nil {
 		log.Print(err)
 		return 1
 	}

@@ -60,7 +60,7 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	if err := localhub.ReserveShared(context.Background(), 1, 1); err != nil {
+	if err := localhub.ReserveShared(1, 1); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

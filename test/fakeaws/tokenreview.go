@@ -11,7 +11,6 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -30,21 +29,9 @@ func (s *Server) SetAWSAuth(clusterARN string, mapRoles func() (string, error)) 
 }
 
 // WebhookURL returns the address of the authentication webhook of a cluster's API server. It
-// accepts TokenReviews of authentication.k8s.io/v1.
-func (s *Server) WebhookURL(clusterARN string) string { return s.URL() + tokenReviewPath + clusterARN }
-
-// WebhookKubeconfig returns the file for --authentication-token-webhook-config-file of
-// the cluster's kube-apiserver. The kube-apiserver also requires
+// accepts TokenReviews of authentication.k8s.io/v1: a kube-apiserver requires
 // --authentication-token-webhook-version=v1.
-func (s *Server) WebhookKubeconfig(clusterARN string) ([]byte, error) {
-	return yaml.Marshal(clientcmdapi.Config{
-		APIVersion: "v1", Kind: "Config",
-		Clusters:       []clientcmdapi.NamedCluster{{Name: "aws", Cluster: clientcmdapi.Cluster{Server: s.WebhookURL(clusterARN)}}},
-		AuthInfos:      []clientcmdapi.NamedAuthInfo{{Name: "apiserver"}},
-		Contexts:       []clientcmdapi.NamedContext{{Name: "webhook", Context: clientcmdapi.Context{Cluster: "aws", AuthInfo: "apiserver"}}},
-		CurrentContext: "webhook",
-	})
-}
+func (s *Server) WebhookURL(clusterARN string) string { return s.URL() + tokenReviewPath + clusterARN }
 
 // serveTokenReview reviews a token for the cluster with the ARN in the path.
 func (s *Server) serveTokenReview(w http.ResponseWriter, hr *http.Request) {

@@ -90,18 +90,13 @@ func PlacedIn(namespace, name string) func(*authenticationv1beta1.ManagedService
 	}
 }
 
-// tokenClient returns a client of a cluster that uses only the token and the CA in a Secret.
-func tokenClient(cluster *localhub.Cluster, secret *corev1.Secret) (*kubernetes.Clientset, error) {
-	return kubernetes.NewForConfig(&rest.Config{
+// AcceptsToken returns nil if a cluster accepts the token in a Secret, or an error. It uses only the token and the CA.
+func AcceptsToken(ctx context.Context, cluster *localhub.Cluster, secret *corev1.Secret) error {
+	client, err := kubernetes.NewForConfig(&rest.Config{
 		Host:            cluster.AdminConfig().Host,
 		BearerToken:     string(secret.Data[authenticationv1beta1.SecretTokenKey]),
 		TLSClientConfig: rest.TLSClientConfig{CAData: secret.Data[authenticationv1beta1.SecretCAKey]},
 	})
-}
-
-// AcceptsToken returns nil if a cluster accepts the token in a Secret, or an error.
-func AcceptsToken(ctx context.Context, cluster *localhub.Cluster, secret *corev1.Secret) error {
-	client, err := tokenClient(cluster, secret)
 	if err != nil {
 		return err
 	}

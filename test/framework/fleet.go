@@ -85,7 +85,7 @@ func RunSharing(m *testing.M, most int) int { return RunReserved(m, 2, most) }
 func RunReserved(m *testing.M, shared, most int) int {
 	reserve := localhub.DeclareShared
 	if shared == localhub.Slots {
-		reserve = func(shared, most int) error { return localhub.ReserveShared(context.Background(), shared, most) }
+		reserve = localhub.ReserveShared
 	}
 	if err := reserve(shared, most); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -6,9 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"testing"
+	"time"
 
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
@@ -109,17 +110,13 @@ func StartReplicated(t testing.TB, dir string, opts ReplicatedOptions) *Replicat
 		r.Members = append(r.Members, member)
 	}
 
-	var starting sync.WaitGroup
-	errs := make([]error, 2+len(r.Members))
-	starting.Go(func() { errs[0] = hub.Start(t.Context()) })
-	starting.Go(func() { errs[1] = r.Etcd.Start(t.Context()) })
-	for i, member := range r.Members {
-		starting.Go(func() { errs[2+i] = member.Cluster.Start(t.Context()) })
+	var starting errgroup.Group
+	starting.Go(func() error { return hub.Start(t.Context()) })
+	starting.Go(func() error { return r.Etcd.Start(t.Context()) })
+	for _, member := range r.Members {
+		starting.Go(func() error { return member.Cluster.Start(t.Context()) })
 	}
-	starting.Wait()
-	for _, err := range errs {
-		must(err)
-	}
+	must(starting.Wait())
 	invitation, err := r.Administrator.Init(t.Context(), hub)
 	must(err)
 	if opts.Database == "" {
@@ -132,7 +129,7 @@ func StartReplicated(t testing.TB, dir string, opts ReplicatedOptions) *Replicat
 	for i := range Replicas {
 		name := fmt.Sprintf("replica-%d", i)
 		certs := filepath.Join(dir, name, "etcd-certs")
-		must(r.Etcd.IssueClient(certs))
+		must(r.Etcd.IssueClient(certs, time.Time{}))
 		replica, err := localhub.NewReplica(localhub.APIServerOptions{
 			Hub: hub, Name: name, Dir: filepath.Join(dir, name), PKIDir: filepath.Join(dir, "pki"), Host: r.host(t, name), Port: 10250,
 			EtcdServers: r.Etcd.Endpoints, Granted: true,
@@ -142,14 +139,10 @@ func StartReplicated(t testing.TB, dir string, opts ReplicatedOptions) *Replicat
 		StopLater(t, replica.Stop)
 		r.Replicas = append(r.Replicas, replica)
 	}
-	errs = make([]error, len(r.Replicas))
-	for i, replica := range r.Replicas {
-		starting.Go(func() { errs[i] = replica.Start(t.Context()) })
+	for _, replica := range r.Replicas {
+		starting.Go(func() error { return replica.Start(t.Context()) })
 	}
-	starting.Wait()
-	for _, err := range errs {
-		must(err)
-	}
+	must(starting.Wait())
 	must(r.Replicas[0].RegisterReplicas(t.Context()))
 	must(r.Connect(t.Context()))
 	for _, member := range r.Members {

@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
+
+	"golang.org/x/sync/errgroup"
 
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
@@ -79,21 +80,18 @@ func Direct(t testing.TB, server *localhub.APIServer) *versioned.Clientset {
 func (f *Fleet) StartServers(t *testing.T, flags ...[]string) []*localhub.APIServer {
 	t.Helper()
 	etcd := "unix://" + filepath.Join(Argument(t, f.Server.Args, "--data-dir="), "client")
-	var wg sync.WaitGroup
-	servers, errs := make([]*localhub.APIServer, len(flags)), make([]error, len(flags))
+	var starting errgroup.Group
+	servers := make([]*localhub.APIServer, len(flags))
 	for i, args := range flags {
 		dir := filepath.Join(OwnDir(t), fmt.Sprintf("server-%d", i))
 		servers[i] = NewServer(t, localhub.APIServerOptions{
 			Hub: f.Hub, Name: fmt.Sprintf("server-%d", i), Dir: dir, Granted: true, EtcdServers: []string{etcd},
 			Args: append([]string{"--search-engine=none"}, args...),
 		})
-		wg.Go(func() { errs[i] = servers[i].Start(t.Context()) })
+		starting.Go(func() error { return servers[i].Start(t.Context()) })
 	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			t.Fatal(err)
-		}
+	if err := starting.Wait(); err != nil {
+		t.Fatal(err)
 	}
 	return servers
 }

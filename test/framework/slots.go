@@ -75,7 +75,7 @@ func UseShared(t testing.TB) {
 	if holder := holderOf(t); holder != "" && !used {
 		t.Fatalf("%s uses shared control planes, but %s has reserved others: use the shared ones first", t.Name(), holder)
 	}
-	if err := localhub.UseShared(t.Context()); err != nil {
+	if err := localhub.UseShared(); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -19,7 +19,8 @@ const maximumReports = 20
 
 // recording is everything that the clients and the watchers of a run have seen.
 type recording struct {
-	config     Config
+	// dir receives the drawings, if set.
+	dir        string
 	operations []operation
 	lists      []list
 	watches    []segment
@@ -101,13 +102,13 @@ func (h *recording) checkObjects(ctx context.Context, ref *reference, operations
 			}
 			add(operation{client: numberOfClients, key: key, kind: restore, call: r.at, ret: r.at + 1, outcome: OK, got: state.version})
 		}
-		switch porcupine.CheckOperationsTimeout(model, objects[key], h.config.CheckTimeout) {
+		switch porcupine.CheckOperationsTimeout(model, objects[key], checkTimeout) {
 		case porcupine.Illegal:
 			if err := h.explain(key, objects[key]); err != nil {
 				return err
 			}
 		case porcupine.Unknown:
-			h.report(Undecided, key, "the check of %d operations took longer than %s", len(objects[key]), h.config.CheckTimeout)
+			h.report(Undecided, key, "the check of %d operations took longer than %s", len(objects[key]), checkTimeout)
 		}
 	}
 	return nil
@@ -115,13 +116,13 @@ func (h *recording) checkObjects(ctx context.Context, ref *reference, operations
 
 // explain reports an object that is not linearizable, and draws its history.
 func (h *recording) explain(key string, operations []porcupine.Operation) error {
-	_, info := porcupine.CheckOperationsVerbose(model, operations, h.config.CheckTimeout)
+	_, info := porcupine.CheckOperationsVerbose(model, operations, checkTimeout)
 	text := fmt.Sprintf("%d operations have no possible order", len(operations))
 	if first, after, ok := firstUnordered(operations, info); ok {
 		text = fmt.Sprintf("no possible order contains %s of client %d at %s; the longest order ends with %s", first, first.client, first.ret.Round(1000), after)
 	}
-	if h.config.Dir != "" && h.reported[Linearizability] < maximumReports {
-		path := filepath.Join(h.config.Dir, key+".html")
+	if h.dir != "" && h.reported[Linearizability] < maximumReports {
+		path := filepath.Join(h.dir, key+".html")
 		file, err := os.Create(path)
 		if err != nil {
 			return err

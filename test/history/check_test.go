@@ -82,7 +82,7 @@ func TestUnknownOutcomes(t *testing.T) {
 					o.ret = forever
 				}
 			}
-			h := &recording{config: Config{CheckTimeout: time.Minute}, operations: row.operations, watches: row.watches, fence: 100}
+			h := &recording{operations: row.operations, watches: row.watches, fence: 100}
 			h.expect(t, row.want)
 		})
 	}
@@ -137,7 +137,7 @@ func TestRestored(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			h := &recording{config: Config{CheckTimeout: time.Minute}, operations: row.operations, watches: row.watches, fence: 1100, restored: &restoration{at: 20, revision: 5, from: 1000}}
+			h := &recording{operations: row.operations, watches: row.watches, fence: 1100, restored: &restoration{at: 20, revision: 5, from: 1000}}
 			h.expect(t, row.want)
 		})
 	}
@@ -146,7 +146,7 @@ func TestRestored(t *testing.T) {
 // TestOutages bounds the cost of many requests of unknown outcome.
 func TestOutages(t *testing.T) {
 	t.Parallel()
-	h := &recording{config: Config{CheckTimeout: 10 * time.Second}, fence: 1000}
+	h := &recording{fence: 1000}
 	h.operations = append(h.operations, confirmedWrite(create, 1, "a", 5))
 	// The watchers miss the changes between 10 and 20, and begin again before the clients fail.
 	h.watches = []segment{{from: 1, to: 10, events: []event{received(watch.Added, "a", 5)}}, {from: 20, to: 1000, items: map[string]version{key: {exists: true, uid: "u", value: "a", rv: 5}}}}

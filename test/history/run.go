@@ -13,10 +13,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 const (
@@ -32,8 +32,11 @@ const (
 	// requestTimeout limits each call of a client, including the retries of client-go.
 	requestTimeout = 10 * time.Second
 
-	dialTimeout  = 5 * time.Second
-	pollInterval = 50 * time.Millisecond
+	dialTimeout = 5 * time.Second
+	// pollLimit bounds waiting if the context does not: that of a run of all tests.
+	pollLimit = time.Hour
+	// checkTimeout limits the check of one object.
+	checkTimeout = 30 * time.Second
 )
 
 // Config configures a [Run]. Targets and Namespace are required.
@@ -50,9 +53,6 @@ type Config struct {
 	// KeyLifetime is the time after which the clients continue on new objects; a minute if zero. It
 	// bounds the history of one object, and thereby the cost of the check.
 	KeyLifetime time.Duration
-	// CheckTimeout limits the check of one object; 30 s if zero. If it expires, the check reports
-	// a violation of kind [Undecided].
-	CheckTimeout time.Duration
 	// Dir receives an HTML file for each object that is not linearizable. Without it, there are no files.
 	Dir string
 }
@@ -95,7 +95,6 @@ type mark struct {
 func Start(ctx context.Context, config Config) (*Run, error) {
 	config.Pause = cmp.Or(config.Pause, 20*time.Millisecond)
 	config.KeyLifetime = cmp.Or(config.KeyLifetime, time.Minute)
-	config.CheckTimeout = cmp.Or(config.CheckTimeout, 30*time.Second)
 	if len(config.Targets) == 0 || config.Namespace == "" {
 		return nil, errors.New("Targets and Namespace are required")
 	}
@@ -121,7 +120,7 @@ func Start(ctx context.Context, config Config) (*Run, error) {
 		r.runningWatches.Go(func() { w.work(watching) })
 	}
 	// The history of the watchers begins before the first write.
-	err := r.poll(ctx, func() error {
+	err := await.Within(ctx, pollLimit, func() error {
 		for _, w := range r.watchers {
 			if !w.listed() {
 				return fmt.Errorf("watcher %d has no list: %w", w.number, w.failure())
@@ -139,19 +138,6 @@ func Start(ctx context.Context, config Config) (*Run, error) {
 		r.runningClients.Go(func() { c.work(writing) })
 	}
 	return r, nil
-}
-
-// poll calls check until it returns nil or ctx ends, and then returns its last error.
-func (r *Run) poll(ctx context.Context, check func() error) error {
-	var last error
-	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(context.Context) (bool, error) {
-		last = check()
-		return last == nil, nil
-	})
-	if err != nil {
-		return errors.Join(err, last)
-	}
-	return nil
 }
 
 // since returns the time in the history.
@@ -204,7 +190,7 @@ func (r *Run) Succeeded() int {
 // returns the time that this took. It returns an error when ctx ends first.
 func (r *Run) Recovered(ctx context.Context) (time.Duration, error) {
 	from := r.since()
-	err := r.poll(ctx, func() error {
+	err := await.Within(ctx, pollLimit, func() error {
 		for _, c := range r.clients {
 			if !c.succeededSince(from) {
 				return fmt.Errorf("client %d has not succeeded since; its last error: %w", c.number, c.failure())
@@ -242,22 +228,22 @@ func (r *Run) finish(ctx context.Context) error {
 	for generation := range r.generation(r.stopped) + 1 {
 		for slot := range numberOfKeys {
 			key := r.key(generation, slot)
-			if err := r.poll(ctx, func() error { return last.get(ctx, key, "") }); err != nil {
+			if err := await.Within(ctx, pollLimit, func() error { return last.get(ctx, key, "") }); err != nil {
 				return fmt.Errorf("last read of %s: %w", key, err)
 			}
 		}
 	}
 	fence := r.id + "-fence"
-	if err := r.poll(ctx, func() error { return last.create(ctx, fence) }); err != nil {
+	if err := await.Within(ctx, pollLimit, func() error { return last.create(ctx, fence) }); err != nil {
 		return fmt.Errorf("create %s: %w", fence, err)
 	}
-	if err := r.poll(ctx, func() error { return last.get(ctx, fence, "") }); err != nil {
+	if err := await.Within(ctx, pollLimit, func() error { return last.get(ctx, fence, "") }); err != nil {
 		return fmt.Errorf("get %s: %w", fence, err)
 	}
 	r.mu.Lock()
 	r.fence = last.seen[fence].rv
 	r.mu.Unlock()
-	return r.poll(ctx, func() error {
+	return await.Within(ctx, pollLimit, func() error {
 		for _, w := range r.watchers {
 			if at := w.position(); at < r.fence {
 				return fmt.Errorf("watcher %d has received resource version %d of %d: %w", w.number, at, r.fence, w.failure())
@@ -407,7 +393,7 @@ func (r *Run) Check(ctx context.Context) (*Result, error) {
 
 // recording returns what the clients and the watchers of a stopped run have seen.
 func (r *Run) recording() *recording {
-	h := &recording{config: r.config, fence: r.fence, restored: r.restored}
+	h := &recording{dir: r.config.Dir, fence: r.fence, restored: r.restored}
 	for _, c := range r.clients {
 		h.operations = append(h.operations, c.operations...)
 		h.lists = append(h.lists, c.lists...)

@@ -3,7 +3,6 @@ package localhub
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -16,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/cert"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
@@ -207,10 +205,6 @@ func (a *Agent) Launch(ctx context.Context) error {
 // ExpireIdentity replaces the certificate with which an agent has registered by one of the hub that expires at a time.
 // The agent must not run: it uses the certificate from its next start.
 func (a *Agent) ExpireIdentity(ctx context.Context, hub *Cluster, expires time.Time) error {
-	client, err := kubernetes.NewForConfig(a.managed.AdminConfig())
-	if err != nil {
-		return err
-	}
 	secret, err := a.Identity(ctx)
 	if err != nil {
 		return err
@@ -224,25 +218,17 @@ func (a *Agent) ExpireIdentity(ctx context.Context, hub *Cluster, expires time.T
 	if err != nil {
 		return err
 	}
-	_, err = client.CoreV1().Secrets(a.namespace).Update(ctx, secret, metav1.UpdateOptions{})
+	_, err = a.managed.client.CoreV1().Secrets(a.namespace).Update(ctx, secret, metav1.UpdateOptions{})
 	return err
 }
 
 // Identity returns the Secret with the credentials with which an agent has registered.
 func (a *Agent) Identity(ctx context.Context) (*corev1.Secret, error) {
-	client, err := kubernetes.NewForConfig(a.managed.AdminConfig())
-	if err != nil {
-		return nil, err
-	}
-	return client.CoreV1().Secrets(a.namespace).Get(ctx, identitySecret, metav1.GetOptions{})
+	return a.managed.client.CoreV1().Secrets(a.namespace).Get(ctx, identitySecret, metav1.GetOptions{})
 }
 
 func (a *Agent) prepareRegistration(ctx context.Context) error {
-	config, err := a.managed.ServiceAccountConfig(ctx, a.namespace, agentAccount)
-	if err != nil {
-		return err
-	}
-	if err := writeKubeconfig(a.clusterKubeconfig, a.managed.Name, agentAccount, config); err != nil {
+	if err := a.writeClusterKubeconfig(ctx, a.namespace); err != nil {
 		return err
 	}
 	if err := a.MountBootstrap(ctx); err != nil {
@@ -257,11 +243,7 @@ func (a *Agent) prepareRegistration(ctx context.Context) error {
 // the file if the Secret does not exist. A kubelet does the same some time after a change of the
 // Secret.
 func (a *Agent) MountBootstrap(ctx context.Context) error {
-	client, err := kubernetes.NewForConfig(a.managed.AdminConfig())
-	if err != nil {
-		return err
-	}
-	secret, err := client.CoreV1().Secrets(a.namespace).Get(ctx, bootstrapSecret, metav1.GetOptions{})
+	secret, err := a.managed.client.CoreV1().Secrets(a.namespace).Get(ctx, bootstrapSecret, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return os.RemoveAll(a.bootstrapKubeconfig())
 	}
@@ -283,17 +265,16 @@ func (a *Agent) prepare(ctx context.Context) error {
 	if err := a.managed.Apply(ctx, grants...); err != nil {
 		return err
 	}
-	for _, object := range grants {
-		if object.GetKind() != "ServiceAccount" {
-			continue
-		}
-		config, err := a.managed.ServiceAccountConfig(ctx, object.GetNamespace(), object.GetName())
-		if err != nil {
-			return err
-		}
-		return writeKubeconfig(a.clusterKubeconfig, a.managed.Name, object.GetName(), config)
+	// artifacts/agent/managed contains the same ServiceAccount as clusteradm join.
+	return a.writeClusterKubeconfig(ctx, AgentNamespace)
+}
+
+func (a *Agent) writeClusterKubeconfig(ctx context.Context, namespace string) error {
+	config, err := a.managed.ServiceAccountConfig(ctx, namespace, agentAccount)
+	if err != nil {
+		return err
 	}
-	return errors.New("artifacts/agent/managed contains no ServiceAccount, want the agent's")
+	return writeKubeconfig(a.clusterKubeconfig, a.managed.Name, agentAccount, config)
 }
 
 // AgentUser returns the user name of a managed cluster's agent on the hub.

@@ -109,8 +109,7 @@ func NewAPIServer(opts APIServerOptions) (*APIServer, error) {
 	if s.authority, err = loadAuthority(opts.PKIDir, "apiserver-ca"); err != nil {
 		return nil, err
 	}
-	service := ServerName + "." + HubNamespace + ".svc"
-	certFile, keyFile, err := s.authority.issueServingUntil(time.Time{}, dir, opts.Host.address(), service, ServerName+"."+HubNamespace, "localhost")
+	certFile, keyFile, err := s.issueServing(time.Time{}, opts.Host)
 	if err != nil {
 		return nil, err
 	}
@@ -148,6 +147,12 @@ func NewAPIServer(opts APIServerOptions) (*APIServer, error) {
 		Host:    opts.Host,
 	}
 	return s, nil
+}
+
+// issueServing writes a serving certificate for a host. It expires at a time, or after leafLifetime if it is zero.
+func (s *APIServer) issueServing(expires time.Time, host *Host) (certFile, keyFile string, err error) {
+	const service = ServerName + "." + HubNamespace
+	return s.authority.issueServingUntil(expires, s.dir, host.address(), service+".svc", service, "localhost")
 }
 
 // probe returns the readiness check, which needs no credentials.

@@ -84,6 +84,7 @@ type Cluster struct {
 	issuer string
 	pki    *controlPlanePKI
 	admin  *rest.Config
+	client kubernetes.Interface // with the credentials of admin
 	eks    *EKS
 	on     *Host
 	slot   slot
@@ -129,6 +130,9 @@ func newCluster(opts ClusterOptions) (*Cluster, error) {
 	if c.admin.CAData, err = cert.EncodeCertificates(c.pki.serving.cert, c.pki.nextServing.cert); err != nil {
 		return nil, err
 	}
+	if c.client, err = kubernetes.NewForConfig(c.AdminConfig()); err != nil {
+		return nil, err
+	}
 	if c.eks != nil {
 		args, err := c.enterAWS()
 		if err != nil {
@@ -166,10 +170,6 @@ func (c *Cluster) defineAPIServer(opts ClusterOptions, port int, logFile string)
 	if err != nil {
 		return err
 	}
-	client, err := kubernetes.NewForConfig(c.AdminConfig())
-	if err != nil {
-		return err
-	}
 	c.APIServer = &Process{
 		Name: c.Name + " kube-apiserver",
 		Path: path,
@@ -200,7 +200,7 @@ func (c *Cluster) defineAPIServer(opts ClusterOptions, port int, logFile string)
 			"--profiling=false",
 		}, opts.APIServerArgs...),
 		LogFile: logFile,
-		Ready:   readyz(client.RESTClient()),
+		Ready:   readyz(c.client.Discovery().RESTClient()),
 	}
 	return nil
 }
@@ -215,10 +215,6 @@ func (c *Cluster) defineControllerManager(opts ClusterOptions, logFile string) e
 		return err
 	}
 	port, err := FreePort()
-	if err != nil {
-		return err
-	}
-	client, err := kubernetes.NewForConfig(c.AdminConfig())
 	if err != nil {
 		return err
 	}
@@ -261,7 +257,7 @@ func (c *Cluster) defineControllerManager(opts ClusterOptions, logFile string) e
 			if _, err := health.RESTClient().Get().AbsPath("/healthz").DoRaw(ctx); err != nil {
 				return err
 			}
-			_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+			_, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 			return err
 		},
 	}

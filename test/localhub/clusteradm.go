@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,38 +40,19 @@ func (a *Clusteradm) Run(ctx context.Context, cluster *Cluster, args ...string) 
 	if err != nil {
 		return "", err
 	}
-	var output bytes.Buffer
-	var all printed
+	var output, messages bytes.Buffer
 	command := exec.CommandContext(ctx, path, args...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+cluster.adminKubeconfig(), "KUBECACHEDIR="+filepath.Join(cluster.dir, "clusteradm-cache"), "KUBERC=off")
-	command.Stdout, command.Stderr = io.MultiWriter(&output, &all), &all
+	command.Stdout, command.Stderr = &output, &messages
 	if err := a.Host.run(command.Run); err != nil {
-		return "", fmt.Errorf("clusteradm %s on %s: %w\n%s", args[0], cluster.Name, errors.Join(err, ctx.Err()), all.String())
+		return "", fmt.Errorf("clusteradm %s on %s: %w\n%s", args[0], cluster.Name, errors.Join(err, ctx.Err()), messages.String()+output.String())
 	}
 	if a.Ran != nil {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.Ran(cluster, append([]string{"clusteradm"}, args...), all.String())
+		a.Ran(cluster, append([]string{"clusteradm"}, args...), messages.String()+output.String())
 	}
 	return output.String(), nil
-}
-
-// printed collects the standard output and the standard error of a program.
-type printed struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (p *printed) Write(content []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.text.Write(content)
-}
-
-func (p *printed) String() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.text.String()
 }
 
 // Invitation contains the output of clusteradm init that clusters need to join a hub.

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -52,20 +51,16 @@ func (c *Cluster) AnonymousConfig() *rest.Config {
 // token that the cluster issues. It creates the namespace and the ServiceAccount if
 // they do not exist. The cluster must be running.
 func (c *Cluster) ServiceAccountConfig(ctx context.Context, namespace, name string) (*rest.Config, error) {
-	client, err := kubernetes.NewForConfig(c.AdminConfig())
-	if err != nil {
-		return nil, err
-	}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	if _, err := client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := c.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, err
 	}
-	accounts := client.CoreV1().ServiceAccounts(namespace)
+	accounts := c.client.CoreV1().ServiceAccounts(namespace)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if _, err := accounts.Create(ctx, account, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, err
 	}
-	token, err := newToken(ctx, client, namespace, name)
+	token, err := c.newToken(ctx, namespace, name)
 	if err != nil {
 		return nil, err
 	}
@@ -78,9 +73,9 @@ func (c *Cluster) ServiceAccountConfig(ctx context.Context, namespace, name stri
 }
 
 // newToken returns a token of a ServiceAccount for audiences, or for the cluster itself without any.
-func newToken(ctx context.Context, client kubernetes.Interface, namespace, name string, audiences ...string) (string, error) {
+func (c *Cluster) newToken(ctx context.Context, namespace, name string, audiences ...string) (string, error) {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences, ExpirationSeconds: ptr.To[int64](tokenLifetime)}}
-	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
+	token, err := c.client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
 	if err != nil {
 		return "", fmt.Errorf("token of ServiceAccount %s/%s: %w", namespace, name, err)
 	}

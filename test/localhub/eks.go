@@ -3,14 +3,13 @@ package localhub
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 
 	"github.com/aws/smithy-go"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 	"open-cluster-management.io/hub-apiserver/test/await"
@@ -44,17 +43,14 @@ type EKS struct {
 	// ID is the name in the ARN, and the authenticator reads the ConfigMap aws-auth. EKS does
 	// not have the cluster.
 	Foreign bool
-	// Mode is the source of the mappings of IAM identities. If empty, the cluster uses access
-	// entries first and then the ConfigMap aws-auth.
-	Mode fakeaws.AuthenticationMode
 }
 
 // Issuer returns the token issuer of the cluster, without https://.
 func (e *EKS) Issuer() string { return fakeaws.ClusterIssuer(e.ARN) }
 
-// Run runs a line of a shell with the aws command line, as an administrator of the cluster's
-// account.
-func (e *EKS) Run(ctx context.Context, line string) error {
+// RunAll runs lines of a shell with the aws command line that create objects, as an administrator of the cluster's
+// account. It ignores the error that an object already exists.
+func (e *EKS) RunAll(ctx context.Context, lines ...string) error {
 	arn, err := irsa.ParseARN(e.ARN)
 	if err != nil {
 		return err
@@ -63,23 +59,16 @@ func (e *EKS) Run(ctx context.Context, line string) error {
 	if err != nil {
 		return err
 	}
-	return e.AWS.RunCommand(ctx, administrator, line)
-}
-
-// RunAll runs lines that create objects. It ignores the error that an object already exists.
-func (e *EKS) RunAll(ctx context.Context, lines ...string) error {
 	for _, line := range lines {
-		if err := e.Run(ctx, line); err != nil && !alreadyExists(err) {
+		err := e.AWS.RunCommand(ctx, administrator, line)
+		if failure := smithy.APIError(nil); errors.As(err, &failure) && failure.ErrorCode() == "EntityAlreadyExists" {
+			continue
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// alreadyExists reports whether a command of AWS failed because its object exists.
-func alreadyExists(err error) bool {
-	var apiErr smithy.APIError
-	return errors.As(err, &apiErr) && apiErr.ErrorCode() == "EntityAlreadyExists"
 }
 
 // EKS returns the EKS cluster of the cluster in AWS, or nil if it has none.
@@ -92,21 +81,13 @@ func (c *Cluster) enterAWS() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := kubernetes.NewForConfig(c.AdminConfig())
-	if err != nil {
-		return nil, err
-	}
-	mode := c.eks.Mode
-	if mode == "" {
-		mode = fakeaws.ModeAPIAndConfigMap
-	}
 	if !c.eks.Foreign {
-		if err := c.eks.AWS.AddCluster(c.eks.ARN, mode); err != nil {
+		if err := c.eks.AWS.AddCluster(c.eks.ARN, fakeaws.ModeAPIAndConfigMap); err != nil {
 			return nil, err
 		}
 	}
 	verify := func(ctx context.Context, token string) (string, error) {
-		review, err := client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
+		review, err := c.client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
 			Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{fakeaws.TokenAudience}},
 		}, metav1.CreateOptions{})
 		if err == nil && !review.Status.Authenticated {
@@ -123,7 +104,7 @@ func (c *Cluster) enterAWS() ([]string, error) {
 	c.eks.AWS.SetAWSAuth(c.eks.ARN, func() (string, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), await.Patience)
 		defer cancel()
-		found, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "aws-auth", metav1.GetOptions{})
+		found, err := c.client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "aws-auth", metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return "", nil
 		}
@@ -132,12 +113,8 @@ func (c *Cluster) enterAWS() ([]string, error) {
 		}
 		return found.Data["mapRoles"], nil
 	})
-	webhook, err := c.eks.AWS.WebhookKubeconfig(c.eks.ARN)
-	if err != nil {
-		return nil, err
-	}
 	file := filepath.Join(c.dir, "token-webhook.kubeconfig")
-	if err := os.WriteFile(file, webhook, 0o600); err != nil {
+	if err := writeKubeconfig(file, "aws", "apiserver", &rest.Config{Host: c.eks.AWS.WebhookURL(c.eks.ARN)}); err != nil {
 		return nil, err
 	}
 	return []string{
@@ -153,15 +130,11 @@ func (c *Cluster) PodIdentity(ctx context.Context, namespace, account, tokenFile
 	if c.eks == nil {
 		return nil, nil
 	}
-	client, err := kubernetes.NewForConfig(c.AdminConfig())
-	if err != nil {
-		return nil, err
-	}
-	found, err := client.CoreV1().ServiceAccounts(namespace).Get(ctx, account, metav1.GetOptions{})
+	found, err := c.client.CoreV1().ServiceAccounts(namespace).Get(ctx, account, metav1.GetOptions{})
 	if err != nil || found.Annotations[roleAnnotation] == "" {
 		return nil, err
 	}
-	token, err := newToken(ctx, client, namespace, account, fakeaws.TokenAudience)
+	token, err := c.newToken(ctx, namespace, account, fakeaws.TokenAudience)
 	if err != nil {
 		return nil, err
 	}

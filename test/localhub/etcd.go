@@ -7,9 +7,6 @@ import (
 	"path/filepath"
 )
 
-// maxSocketPath is the maximum length of a Unix socket path on Linux, in bytes.
-const maxSocketPath = 107
-
 // Etcd is one etcd server on a Unix socket. A socket needs no port and no
 // certificates, and only the user who started etcd can connect to it.
 type Etcd struct {
@@ -17,8 +14,8 @@ type Etcd struct {
 	// Endpoint is the address for etcd clients and for --etcd-servers.
 	Endpoint string
 
+	// socketDir has a short path, because the path of a socket has at most 107 bytes.
 	socketDir string
-	ownsDir   bool // socketDir is a temporary directory that NewEtcd created
 }
 
 // NewEtcd returns an etcd with its data in dir, without starting it. The name is
@@ -35,12 +32,9 @@ func NewEtcd(name, dir, binDir, logFile string, fsync bool) (*Etcd, error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, err
 	}
-	e := &Etcd{socketDir: dir}
-	if len(filepath.Join(dir, "client.sock")) > maxSocketPath {
-		if e.socketDir, err = os.MkdirTemp("", "etcd-"); err != nil {
-			return nil, err
-		}
-		e.ownsDir = true
+	e := &Etcd{}
+	if e.socketDir, err = os.MkdirTemp("", "etcd-"); err != nil {
+		return nil, err
 	}
 	client, peer := filepath.Join(e.socketDir, "client.sock"), filepath.Join(e.socketDir, "peer.sock")
 	e.Endpoint = "unix://" + client
@@ -70,7 +64,7 @@ func NewEtcd(name, dir, binDir, logFile string, fsync bool) (*Etcd, error) {
 		},
 		// A killed etcd does not remove its sockets, and Stop may have removed their directory.
 		Prepare: func() error {
-			return errors.Join(os.MkdirAll(e.socketDir, 0o700), removeIfExists(client), removeIfExists(peer))
+			return errors.Join(e.removeSockets(), os.MkdirAll(e.socketDir, 0o700))
 		},
 	}
 	if !fsync {
@@ -84,16 +78,7 @@ func (e *Etcd) Stop(ctx context.Context) error {
 	return errors.Join(e.Process.Stop(ctx), e.removeSockets())
 }
 
-func (e *Etcd) removeSockets() error {
-	if !e.ownsDir {
-		return nil
-	}
-	return os.RemoveAll(e.socketDir)
-}
+// Kill kills etcd like [Process.Kill] and removes its sockets.
+func (e *Etcd) Kill() error { return errors.Join(e.Process.Kill(), e.removeSockets()) }
 
-func removeIfExists(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
-}
+func (e *Etcd) removeSockets() error { return os.RemoveAll(e.socketDir) }

@@ -74,7 +74,7 @@ func NewEtcdCluster(opts EtcdClusterOptions) (*EtcdCluster, error) {
 	if err := c.TrustClients(); err != nil {
 		return nil, err
 	}
-	if err := c.IssueClient(filepath.Join(c.dir, "admin")); err != nil {
+	if err := c.IssueAdmin(); err != nil {
 		return nil, err
 	}
 	var peers, cluster []string
@@ -144,9 +144,6 @@ func (c *EtcdCluster) ReplaceClientAuthority() (*x509.Certificate, error) {
 
 // IssueServing writes a new certificate for a member, which reads it for each connection.
 func (c *EtcdCluster) IssueServing(m *EtcdMember) error {
-	if err := os.MkdirAll(m.dir, 0o700); err != nil {
-		return err
-	}
 	certPEM, keyPEM, err := c.serving.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: m.Name},
 		DNSNames:    []string{"localhost"},
@@ -156,32 +153,23 @@ func (c *EtcdCluster) IssueServing(m *EtcdMember) error {
 	if err != nil {
 		return err
 	}
-	return replacePair(m.dir, certPEM, keyPEM)
+	_, _, err = writePair(m.dir, "tls", certPEM, keyPEM)
+	return err
 }
 
-// IssueClient writes ca.crt, tls.crt and tls.key of a new client to dir.
-func (c *EtcdCluster) IssueClient(dir string) error { return c.IssueClientUntil(dir, time.Time{}) }
-
-// IssueClientUntil does the same with a certificate that expires at a time, or in a year if the time is zero.
-func (c *EtcdCluster) IssueClientUntil(dir string, expires time.Time) error {
+// IssueClient writes ca.crt, tls.crt and tls.key of a new client to dir. The certificate expires at a time, or in a year
+// if the time is zero.
+func (c *EtcdCluster) IssueClient(dir string, expires time.Time) error {
 	bundle, err := c.serving.bundle()
 	if err != nil {
 		return err
 	}
-	certPEM, keyPEM, err := c.client.issue(&x509.Certificate{
-		Subject:     pkix.Name{CommonName: filepath.Base(dir)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-		NotAfter:    expires,
-	})
+	certPEM, keyPEM, err := c.client.issueClient(expires, filepath.Base(dir), nil)
 	if err != nil {
 		return err
 	}
-	return errors.Join(writeFile(filepath.Join(dir, "ca.crt"), bundle), replacePair(dir, certPEM, keyPEM))
-}
-
-// replacePair replaces tls.crt and tls.key in dir. Programs that read them in between try again.
-func replacePair(dir string, certPEM, keyPEM []byte) error {
-	return errors.Join(writeFile(filepath.Join(dir, "tls.key"), keyPEM), writeFile(filepath.Join(dir, "tls.crt"), certPEM))
+	_, _, err = writePair(dir, "tls", certPEM, keyPEM)
+	return errors.Join(writeFile(filepath.Join(dir, "ca.crt"), bundle), err)
 }
 
 // ServerArgs returns the arguments of an apiserver that uses the cluster with the certificate of IssueClient in dir.
@@ -204,7 +192,9 @@ func (c *EtcdCluster) AdminTLS() *tls.Config {
 }
 
 // IssueAdmin replaces the certificate of the test's own client.
-func (c *EtcdCluster) IssueAdmin() error { return c.IssueClient(filepath.Join(c.dir, "admin")) }
+func (c *EtcdCluster) IssueAdmin() error {
+	return c.IssueClient(filepath.Join(c.dir, "admin"), time.Time{})
+}
 
 // healthy returns a readiness check, which fails while the member has no leader.
 func (c *EtcdCluster) healthy(m *EtcdMember) func(context.Context) error {

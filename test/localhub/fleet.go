@@ -256,7 +256,7 @@ func (f *Fleet) start(ctx context.Context) error {
 			return nil
 		}
 		for _, m := range f.Members {
-			if err := JoinRunning(ctx, f.Hub, m.Cluster); err != nil {
+			if err := joinRunning(ctx, f.Hub, m.Cluster, m.Name); err != nil {
 				return err
 			}
 			done("the hub has accepted " + m.Name)

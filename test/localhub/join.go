@@ -24,12 +24,8 @@ func JoinCluster(ctx context.Context, hub *Cluster, name string) error {
 	return join(ctx, hub, name, map[string]any{"hubAcceptsClient": true})
 }
 
-// JoinRunning joins a cluster with an API server as [JoinCluster] does. The ManagedCluster contains
+// joinRunning joins a cluster with an API server as [JoinCluster] does. The ManagedCluster contains
 // the URL and the CA of the API server, as an agent reports them.
-func JoinRunning(ctx context.Context, hub, managed *Cluster) error {
-	return joinRunning(ctx, hub, managed, managed.Name)
-}
-
 func joinRunning(ctx context.Context, hub, managed *Cluster, name string) error {
 	config := managed.AnonymousConfig()
 	return join(ctx, hub, name, map[string]any{

@@ -157,14 +157,10 @@ func WriteTLS(dir string, dnsNames ...string) error {
 	return err
 }
 
-// writePair writes a certificate and its key to <dir>/<name>.crt and .key.
+// writePair replaces <dir>/<name>.crt and .key by a certificate and its key. Programs that read them in between try again.
 func writePair(dir, name string, certPEM, keyPEM []byte) (certFile, keyFile string, err error) {
-	certFile = filepath.Join(dir, name+".crt")
-	keyFile = filepath.Join(dir, name+".key")
-	if err := cert.WriteCert(certFile, certPEM); err != nil {
-		return "", "", err
-	}
-	return certFile, keyFile, keyutil.WriteKey(keyFile, keyPEM)
+	certFile, keyFile = filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
+	return certFile, keyFile, errors.Join(writeFile(keyFile, keyPEM), writeFile(certFile, certPEM))
 }
 
 // controlPlanePKI contains all keys and certificates of one control plane.

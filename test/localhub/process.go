@@ -1,7 +1,6 @@
 package localhub
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,8 +43,6 @@ type Process struct {
 	Prepare func() error
 	// Host is the host on which the process runs. Nil means this machine.
 	Host *Host
-	// StopTimeout is the time that Stop waits between SIGTERM and SIGKILL; await.Patience if zero.
-	StopTimeout time.Duration
 
 	mu       sync.Mutex
 	cmd      *exec.Cmd     // nil before the first Start
@@ -75,7 +72,9 @@ func (p *Process) Start(ctx context.Context) error {
 // Launch starts the process and does not wait until it is ready. Use it for a process
 // that waits for an event itself, such as an agent whose cluster is not accepted yet.
 func (p *Process) Launch() error {
-	if err := p.launch(); err != nil {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.execute(); err != nil {
 		return fmt.Errorf("start %s: %w", p.Name, err)
 	}
 	return nil
@@ -107,10 +106,8 @@ func (p *Process) WaitReady(ctx context.Context) error {
 	return nil
 }
 
-// launch executes the program.
-func (p *Process) launch() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// execute executes the program. The caller holds mu.
+func (p *Process) execute() error {
 	if p.running() {
 		return fmt.Errorf("already running as process %d", p.cmd.Process.Pid)
 	}
@@ -212,13 +209,13 @@ func (p *Process) Exited() <-chan struct{} {
 }
 
 // Stop sends SIGTERM to the process and waits until it exits. If the process does not
-// exit within StopTimeout or by the deadline of ctx, Stop kills it and returns an error.
+// exit within await.Patience or by the deadline of ctx, Stop kills it and returns an error.
 // Stop returns nil if the process does not run.
 func (p *Process) Stop(ctx context.Context) error {
 	if !p.Running() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(p.StopTimeout, await.Patience))
+	ctx, cancel := context.WithTimeout(ctx, await.Patience)
 	defer cancel()
 	exited := p.Exited()
 	if err := p.signal(syscall.SIGTERM); err != nil {

@@ -7,17 +7,15 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/test/await"
-	"open-cluster-management.io/hub-apiserver/test/fakeaws"
 )
 
 // acceptAgain is the delay after which a cluster is accepted again if its agent is not ready.
@@ -29,7 +27,7 @@ func (o *FleetOptions) eks(arn string) *EKS {
 	if o.AWS == nil {
 		return nil
 	}
-	return &EKS{AWS: o.AWS, ARN: arn, Mode: fakeaws.ModeAPIAndConfigMap}
+	return &EKS{AWS: o.AWS, ARN: arn}
 }
 
 // hubEKS returns the EKS cluster of the hub.
@@ -87,15 +85,11 @@ func (f *Fleet) join(ctx context.Context, agent *Agent) error {
 // forget deletes the identity of an agent whose cluster has been deleted on the hub, as a user does who
 // joins the cluster again. If the deletion is not complete, the agent must run.
 func (f *Fleet) forget(ctx context.Context, agent *Agent) error {
-	managed, err := kubernetes.NewForConfig(agent.managed.AdminConfig())
-	if err != nil {
-		return err
-	}
 	hub, err := versioned.NewForConfig(f.Hub.AdminConfig())
 	if err != nil {
 		return err
 	}
-	secrets := managed.CoreV1().Secrets(agent.namespace)
+	secrets := agent.managed.client.CoreV1().Secrets(agent.namespace)
 	identity, err := secrets.Get(ctx, identitySecret, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) || err == nil && len(identity.Data["kubeconfig"]) == 0 {
 		return nil // the cluster has not joined before
@@ -126,14 +120,12 @@ func (f *Fleet) forget(ctx context.Context, agent *Agent) error {
 func (f *Fleet) register(ctx context.Context) error {
 	agents := f.agents()
 	names := make([]string, len(agents))
-	joined := make([]error, len(agents))
-	var joining sync.WaitGroup
+	var joining errgroup.Group
 	for i, agent := range agents {
 		names[i] = agent.clusterName
-		joining.Go(func() { joined[i] = f.join(ctx, agent) })
+		joining.Go(func() error { return f.join(ctx, agent) })
 	}
-	joining.Wait()
-	if err := errors.Join(joined...); err != nil {
+	if err := joining.Wait(); err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancelCause(ctx)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/test/await"
@@ -17,6 +19,11 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
+
+func clientFor(t *testing.T, config *rest.Config) *kubernetes.Clientset {
+	t.Helper()
+	return framework.Must(kubernetes.NewForConfig(config))(t)
+}
 
 // registering starts a fleet whose clusters register: cluster1 with csr, cluster2 with aws-irsa.
 func registering(t *testing.T, dir string) (*localhub.Fleet, *fakeaws.Server, *[]string) {

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -311,8 +309,9 @@ func (r *Replica) Terminate(ctx context.Context) error {
 	}
 	stop()
 	<-ended
-	r.StopTimeout = gracePeriod
-	err := r.Process.Stop(ctx)
+	stopping, cancel := context.WithTimeout(ctx, gracePeriod)
+	defer cancel()
+	err := r.Process.Stop(stopping)
 	r.mu.Lock()
 	r.ready, r.stop = false, nil
 	r.mu.Unlock()
@@ -341,16 +340,8 @@ func (r *Replica) Stop(ctx context.Context) error {
 // IssueServing replaces the serving certificate, which the server reloads. It expires at a time, or in a year if the
 // time is zero.
 func (r *Replica) IssueServing(expires time.Time) error {
-	service := ServerName + "." + HubNamespace + ".svc"
-	dir := filepath.Join(r.dir, "next")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	certFile, keyFile, err := r.authority.issueServingUntil(expires, dir, r.Process.Host.address(), service, ServerName+"."+HubNamespace, "localhost")
-	if err != nil {
-		return err
-	}
-	return errors.Join(os.Rename(keyFile, filepath.Join(r.dir, "serving.key")), os.Rename(certFile, filepath.Join(r.dir, "serving.crt")))
+	_, _, err := r.issueServing(expires, r.Process.Host)
+	return err
 }
 
 // ServedCertificate returns the certificate that the server serves to a new connection.

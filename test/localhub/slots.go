@@ -35,12 +35,6 @@ var slots struct {
 	files []*os.File
 }
 
-// sharing is held while the program waits for its shared slots.
-var sharing struct {
-	sync.Mutex
-	done bool
-}
-
 // Reserve waits until n control planes may run in addition to all others of this machine, and reserves a slot for
 // each. A test reserves its slots in one call: if tests that have some waited for more, all could wait for each
 // other. The caller calls release when its control planes have stopped.
@@ -85,19 +79,16 @@ func DeclareShared(shared, most int) error {
 // tests they have still to run: each finds slots for its largest test when those before it have ended (the banker's
 // algorithm). A test with slots of its own must not call it, because UseShared may wait for these. The tests of a
 // program with all slots do not reserve any.
-func UseShared(ctx context.Context) error {
-	sharing.Lock()
-	defer sharing.Unlock()
-	if sharing.done {
-		return nil
-	}
+func UseShared() error { return useShared() }
+
+var useShared = sync.OnceValue(func() error {
 	slots.Lock()
 	own := slots.demand
 	slots.Unlock()
 	if own.shared == 0 {
 		return errors.New("TestMain does not declare shared control planes: call framework.RunSharing or RunReserved")
 	}
-	ctx, cancel := context.WithTimeout(ctx, slotsPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), slotsPatience)
 	defer cancel()
 	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(context.Context) (bool, error) { return enter(own) })
 	if err != nil {
@@ -111,17 +102,16 @@ func UseShared(ctx context.Context) error {
 	defer slots.Unlock()
 	slots.files = append(slots.files, files...)
 	slots.reserved += own.shared
-	sharing.done = true
 	return nil
-}
+})
 
 // ReserveShared does the same as DeclareShared and UseShared, for a program whose tests all use the shared control
 // planes.
-func ReserveShared(ctx context.Context, shared, most int) error {
+func ReserveShared(shared, most int) error {
 	if err := DeclareShared(shared, most); err != nil {
 		return err
 	}
-	return UseShared(ctx)
+	return UseShared()
 }
 
 // enter adds the demand of this program to those of the running ones, if all can then end.

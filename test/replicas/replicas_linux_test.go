@@ -294,7 +294,7 @@ func (r *replicated) rotateEtcd(t *testing.T) {
 	}
 	for _, replica := range r.Replicas {
 		certs := filepath.Dir(framework.Argument(t, replica.Args, "--etcd-cafile="))
-		if err := r.Etcd.IssueClient(certs); err != nil {
+		if err := r.Etcd.IssueClient(certs, time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 	}
