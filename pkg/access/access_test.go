@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unique"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 
@@ -303,5 +304,40 @@ func TestUpdateIsAtomic(t *testing.T) {
 			return
 		default:
 		}
+	}
+}
+
+// TestBindingsOfAChangedRole checks that a changed role costs only the bindings that refer to it, and never more than the bindings
+// of its cluster.
+func TestBindingsOfAChangedRole(t *testing.T) {
+	hub, other := newUpdate(), newUpdate()
+	for i := range 1000 {
+		hub.bind(fmt.Sprint("ns", i), "b", "view", "alice")
+	}
+	hub.bind("x", "b", "own", "bob")
+	for i := range 2000 {
+		other.bind(fmt.Sprint("other", i), "b", "own", "alice")
+	}
+	x := newIndex(t, map[string]*Update{"hub": hub})
+	read := func() int {
+		d := x.changesOf(x.clusters["hub"])
+		d.nodes[x.records.nodes[nodeKey{noString, unique.Make("own")}]] = true
+		return len(d.candidates())
+	}
+	if got := read(); got != 1 {
+		t.Errorf("bindings that a change of a role with one binding reads = %d, want 1", got)
+	}
+	x.Update("other", other)
+	if got := read(); got != 1001 {
+		t.Errorf("bindings that a change of a role with many bindings on another cluster reads = %d, want the 1001 of its cluster", got)
+	}
+	interests := changesOf(x)
+	_, alice := interests.Subscribe(SubjectFor("alice", nil).Subjects())
+	_, bob := interests.Subscribe(SubjectFor("bob", nil).Subjects())
+	change := NewUpdate(false)
+	change.Roles[clusterRole("own")] = rules("get", "", "pods")
+	x.Update("hub", change)
+	if len(bob) != 1 || len(alice) != 0 {
+		t.Errorf("notifications of a change of the role of bob: %d of bob and %d of alice, want 1 and 0", len(bob), len(alice))
 	}
 }

@@ -327,14 +327,29 @@ func (d *changes) role(r *role) {
 
 // addBound adds the subjects that are bound to changed roles.
 func (d *changes) addBound() {
-	if d == nil || len(d.nodes) == 0 {
+	if d == nil {
 		return
 	}
-	for _, b := range d.cluster.bindings {
-		if d.nodes[b.node] {
+	for _, b := range d.candidates() {
+		if d.nodes[b.node] && b.clusters.has(d.cluster.id) {
 			d.binding(b)
 		}
 	}
+}
+
+// candidates returns the bindings of the changed roles on all clusters, or all bindings of the cluster if they are fewer. A
+// tenant can change a role often, so it must not cost a scan of the bindings of others.
+func (d *changes) candidates() []*binding {
+	var found []*binding
+	for n := range d.nodes {
+		for _, in := range n.buckets {
+			if len(found)+len(in.bindings) > len(d.cluster.bindings) {
+				return d.cluster.bindings
+			}
+			found = append(found, in.bindings...)
+		}
+	}
+	return found
 }
 
 func (d *changes) concerned() []rbac.Subject {

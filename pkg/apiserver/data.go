@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -161,7 +163,8 @@ func (d *Data) check(ctx context.Context) error {
 	if d.clients.clusters != d.clients.own {
 		stamp = d.stampHubClusters
 	}
-	if err := stamp(ctx, mark); err != nil {
+	// The marking can take longer than the Lease of the claim.
+	if err := d.claim.during(ctx, func(ctx context.Context) error { return stamp(ctx, mark) }); err != nil {
 		return fmt.Errorf("marking the ManagedClusters of the restore %s: %w", mark.ID, err)
 	}
 	d.restore = mark.ID
@@ -333,6 +336,23 @@ func (c *storageClaim) keep(ctx context.Context) error {
 		}
 		return false, nil
 	})
+}
+
+// errDone ends the renewals of during.
+var errDone = errors.New("done")
+
+// during calls do, and renews the claim meanwhile and afterwards. The claim may be nil.
+func (c *storageClaim) during(ctx context.Context, do func(context.Context) error) error {
+	if c == nil {
+		return do(ctx)
+	}
+	group, held := errgroup.WithContext(ctx)
+	group.Go(func() error { return c.keep(held) })
+	group.Go(func() error { return cmp.Or(do(held), errDone) })
+	if err := group.Wait(); !errors.Is(err, errDone) {
+		return err
+	}
+	return c.renew(ctx)
 }
 
 // renew acquires or renews the claim. It returns a takenError if a server with other data holds it.

@@ -61,20 +61,22 @@ func (k Keeper[T]) Kept() error {
 	return nil
 }
 
-// Keep creates or repairs the object, and writes only a difference.
+// Keep creates or repairs the object, and writes only a difference. It returns a NotFound error for an object that is deleted
+// meanwhile, and does not create it again: the deletion may revoke what the object grants.
 func (k Keeper[T]) Keep(ctx context.Context) error {
-	read := k.Cached
+	read, existed := k.Cached, false
 	// If the cache is outdated, the API server refuses the write. The next attempt reads the stored object.
 	err := retry.OnError(retry.DefaultRetry, outdated, func() error {
 		have, err := read(k.Wanted.GetName())
 		read = func(name string) (T, error) { return k.Client.Get(ctx, name, metav1.GetOptions{}) }
-		if apierrors.IsNotFound(err) {
+		if apierrors.IsNotFound(err) && !existed {
 			_, err = k.Client.Create(ctx, k.Wanted, metav1.CreateOptions{})
 			return err
 		}
 		if err != nil {
 			return err
 		}
+		existed = true
 		return k.repair(ctx, have)
 	})
 	switch {
@@ -89,7 +91,7 @@ func (k Keeper[T]) Keep(ctx context.Context) error {
 }
 
 func outdated(err error) bool {
-	return (Outdated(err) || apierrors.IsAlreadyExists(err)) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+	return (apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
 func (k Keeper[T]) repair(ctx context.Context, have T) error {

@@ -20,6 +20,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	versionedfake "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/fake"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 	"open-cluster-management.io/hub-apiserver/test/await"
 )
@@ -44,8 +46,8 @@ func uncachedAccess(hub *fake.Clientset) *Access {
 	return NewAccess(hub, kubeinformers.NewSharedInformerFactory(hub, 0))
 }
 
-func writes(hub *fake.Clientset) (verbs []string) {
-	for _, action := range hub.Actions() {
+func writes(client interface{ Actions() []clienttesting.Action }) (verbs []string) {
+	for _, action := range client.Actions() {
 		if verb := action.GetVerb(); verb != "list" && verb != "watch" {
 			verbs = append(verbs, verb+" "+action.GetResource().Resource)
 		}
@@ -212,6 +214,63 @@ func TestRevokeContinuesAfterAnError(t *testing.T) {
 	if err := access.Revoke(t.Context(), "cluster1"); err != nil {
 		t.Errorf("second Revoke() = %v, want no error", err)
 	}
+}
+
+// groupsDriver is a Driver that only names the groups of agents.
+type groupsDriver struct{ Driver }
+
+func (groupsDriver) Name() registerv1alpha1.RegistrationDriver { return registerv1alpha1.DriverCSR }
+
+func (groupsDriver) Groups(r *registerv1alpha1.ManagedClusterRegistration) []string {
+	return clusterv1.AgentGroups(r.Name)[:1]
+}
+
+func (groupsDriver) Rules(*registerv1alpha1.ManagedClusterRegistration) []rbacv1.PolicyRule {
+	return nil
+}
+
+// A denied cluster without access causes no requests to the hub, and loses access that it gets nevertheless.
+func TestDeniedClusterCostsNoRequest(t *testing.T) {
+	hub := fake.NewClientset()
+	live, agents := uncachedAccess(hub), Agents{Groups: clusterv1.AgentGroups("cluster1")[:1]}
+	if err := errors.Join(live.Grant(t.Context(), "cluster1", agents, 60), live.Revoke(t.Context(), "cluster1")); err != nil {
+		t.Fatal(err)
+	}
+	cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster1", UID: "1"}}
+	cluster.Status.Conditions = []metav1.Condition{
+		condition(clusterv1.ManagedClusterConditionHubAccepted, metav1.ConditionFalse, clusterv1.ReasonHubClusterAdminDenied, deniedMessage(cluster)),
+	}
+	record := &registerv1alpha1.ManagedClusterRegistration{
+		ObjectMeta: metav1.ObjectMeta{Name: "cluster1", UID: "2"},
+		Spec:       registerv1alpha1.ManagedClusterRegistrationSpec{Driver: registerv1alpha1.DriverCSR, ManagedClusterUID: "1"},
+		Status: registerv1alpha1.ManagedClusterRegistrationStatus{Conditions: []metav1.Condition{
+			condition(registerv1alpha1.RegistrationAccessGranted, metav1.ConditionFalse, registerv1alpha1.ReasonDenied, deniedMessage(cluster)),
+			condition(registerv1alpha1.RegistrationCleanedUp, metav1.ConditionTrue, registerv1alpha1.ReasonCleanedUp, "All access of the cluster is removed."),
+		}},
+	}
+	server := versionedfake.NewSimpleClientset(cluster)
+	c := &Controller{Options: Options{Clusters: server.ClusterV1(), Access: cachedAccess(t, hub), Drivers: []Driver{groupsDriver{}}}}
+	hub.ClearActions()
+	if _, err := c.deny(t.Context(), cluster, record); err != nil {
+		t.Fatal(err)
+	}
+	if made := append(writes(hub), writes(server)...); len(made) > 0 {
+		t.Errorf("requests for a denied cluster = %v, want none", made)
+	}
+
+	if err := live.Grant(t.Context(), "cluster1", agents, 60); err != nil {
+		t.Fatal(err)
+	}
+	await.Eventually(t, "the cluster has lost its access again", func(ctx context.Context) error {
+		if _, err := c.deny(ctx, cluster, record); err != nil {
+			return err
+		}
+		bindings, err := hub.RbacV1().RoleBindings("cluster1").List(ctx, metav1.ListOptions{})
+		if err == nil && len(bindings.Items) > 0 {
+			err = fmt.Errorf("it has %d RoleBindings", len(bindings.Items))
+		}
+		return err
+	})
 }
 
 // If the server ends between the two writes of a grant, or cannot narrow the role, a denied cluster can read its

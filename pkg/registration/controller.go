@@ -370,23 +370,30 @@ func (c *Controller) pending(ctx context.Context, cluster *clusterv1.ManagedClus
 	return errors.Join(errs...)
 }
 
-// deny revokes the access of a denied cluster. A cluster that was never accepted has none, and costs no request.
+// deny revokes the access of a denied cluster. A cluster that has none costs no request to the hub.
 func (c *Controller) deny(ctx context.Context, cluster *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedClusterRegistration) (time.Duration, error) {
 	if !everGranted(cluster, record) {
 		return c.autoApprove(ctx, cluster, record)
 	}
-	// Revoke unless the stored object proves that the cache is behind.
-	if latest, err := c.current(ctx, cluster.Name); err == nil && accepted(latest) && latest.UID == cluster.UID {
-		return waitPeriod, nil
+	revoked, err := c.Access.Revoked(cluster.Name)
+	if err != nil {
+		return 0, err
 	}
-	if err := c.Access.Revoke(ctx, cluster.Name); err != nil {
-		countFailure(record, operationRevoke)
-		return 0, errors.Join(err, c.setRecord(ctx, record, condition(registerv1alpha1.RegistrationCleanedUp, metav1.ConditionFalse,
-			registerv1alpha1.ReasonRevocationFailed, err.Error())))
-	}
-	if granted(record) {
-		denials.WithLabelValues(driverOf(record), registerv1alpha1.ReasonDenied).Inc()
-		klog.FromContext(ctx).Info("Revoked the access of a cluster", "cluster", cluster.Name, "driver", driverOf(record))
+	known := meta.FindStatusCondition(record.Status.Conditions, registerv1alpha1.RegistrationAccessGranted)
+	if !revoked || known == nil || known.Reason != registerv1alpha1.ReasonDenied {
+		// Revoke unless the stored object proves that the cache is behind.
+		if latest, err := c.current(ctx, cluster.Name); err == nil && accepted(latest) && latest.UID == cluster.UID {
+			return waitPeriod, nil
+		}
+		if err := c.Access.Revoke(ctx, cluster.Name); err != nil {
+			countFailure(record, operationRevoke)
+			return 0, errors.Join(err, c.setRecord(ctx, record, condition(registerv1alpha1.RegistrationCleanedUp, metav1.ConditionFalse,
+				registerv1alpha1.ReasonRevocationFailed, err.Error())))
+		}
+		if granted(record) {
+			denials.WithLabelValues(driverOf(record), registerv1alpha1.ReasonDenied).Inc()
+			klog.FromContext(ctx).Info("Revoked the access of a cluster", "cluster", cluster.Name, "driver", driverOf(record))
+		}
 	}
 	if err := c.Access.Regroup(ctx, cluster.Name, AgentsOf(c.Drivers, record).Groups); err != nil {
 		return 0, err

@@ -128,11 +128,13 @@ func (r *Registrar) take(ctx context.Context, mc *clusterv1.ManagedCluster, iden
 	return r.Records.Update(ctx, mc.Name, func(registration *registerv1alpha1.ManagedClusterRegistration) error {
 		current := registration.Spec.IRSA
 		switch {
+		case registration.Spec.ManagedClusterUID != mc.UID:
+			return errStale
 		case current != nil && !current.Withdrawn && current.ManagedClusterARN == claimed.ManagedClusterARN:
 			if registration.Status.IRSA == nil { // adopted from another hub
 				registration.Status.IRSA = statusOf(identity)
 			}
-		case registration.Spec.ManagedClusterUID != mc.UID || !free(registration):
+		case !free(registration):
 			return errStale
 		default:
 			setClaim(registration, identity, claimed)

@@ -9,6 +9,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/util/retry"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
@@ -41,17 +42,43 @@ func (a *Access) Regroup(ctx context.Context, cluster string, groups []string) e
 	if sharesRole(cluster) || len(groups) == 0 {
 		return nil
 	}
+	binding := a.clusterRoleBinding(cluster, groups)
+	if err := binding.Kept(); !errors.Is(err, reconcile.ErrIncomplete) {
+		return err
+	}
 	_, err := a.hub.RbacV1().ClusterRoles().Get(ctx, accessName(cluster), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err == nil {
-		err = a.clusterRoleBinding(cluster, groups).Keep(ctx)
+		err = binding.Keep(ctx)
 	}
 	if err != nil && !errors.Is(err, reconcile.ErrTerminating) {
 		return fmt.Errorf("changing the groups of ManagedCluster %q: %w", cluster, err)
 	}
 	return nil
+}
+
+// Revoked reports, from the caches, whether Revoke would write nothing.
+func (a *Access) Revoked(cluster string) (bool, error) {
+	if !sharesRole(cluster) {
+		role, err := reconcile.OrNil(a.clusterRoles.Get(accessName(cluster)))
+		if err != nil || role != nil && setRules(role.DeepCopy(), deniedRules(cluster)) {
+			return false, err
+		}
+		binding, err := reconcile.OrNil(a.clusterRoleBindings.Get(accessName(cluster)))
+		if err != nil || binding != nil && binding.RoleRef != clusterRoleRef(accessName(cluster)) {
+			return false, err
+		}
+	}
+	bindings, err := a.roleBindings.RoleBindings(cluster).List(labels.Everything())
+	if err != nil || slices.ContainsFunc(bindings, func(binding *rbacv1.RoleBinding) bool {
+		return ownBinding(cluster, binding.Name) && (binding.DeletionTimestamp == nil || len(binding.Subjects) > 0)
+	}) {
+		return false, err
+	}
+	lease, err := reconcile.OrNil(a.leases.Leases(cluster).Get(LeaseName))
+	return lease == nil && err == nil, err
 }
 
 // Remove removes the objects that Revoke leaves. It returns false while an object remains, for example because of a

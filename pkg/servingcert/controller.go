@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
@@ -57,7 +58,8 @@ type Controller struct {
 	clock      clock.Clock
 	content    *Content
 
-	secrets     informers.SharedInformerFactory
+	// secrets are informers of one Secret each, so that the server does not receive the other Secrets of its namespace.
+	secrets     []informers.SharedInformerFactory
 	apiServices aggregatorinformers.SharedInformerFactory
 	loop        reconcile.Loop
 }
@@ -68,28 +70,30 @@ func New(policy Policy, hub kubernetes.Interface, aggregator aggregator.Interfac
 	c := &Controller{
 		policy: policy, hub: hub, aggregator: aggregator, events: recorder, clock: clock.RealClock{},
 		content:     &Content{name: "Secret " + policy.Namespace + "/" + policy.Secret},
-		secrets:     informers.NewSharedInformerFactoryWithOptions(hub, 0, informers.WithNamespace(policy.Namespace), informers.WithTransform(withoutData)),
 		apiServices: aggregatorinformers.NewSharedInformerFactory(aggregator, 0),
 	}
 	c.content.cert, c.content.key = placeholder.CurrentCertKeyContent()
 	key := cache.ObjectName{Namespace: policy.Namespace, Name: policy.Secret}
-	keys := func(concerned bool) []cache.ObjectName {
-		if !concerned {
-			return nil
-		}
-		return []cache.ObjectName{key}
-	}
+	keys := func(any) []cache.ObjectName { return []cache.ObjectName{key} }
 	c.loop = reconcile.Loop{
 		Name: "serving-certificate", Reconcile: c.reconcile, Initial: []cache.ObjectName{key}, LastRetry: lastRetry,
 		// The feeds may be absent: the first reconciliation names a missing permission in /readyz.
 		Feeds: []reconcile.Feed{
 			{Informer: c.apiServices.Apiregistration().V1().APIServices().Informer(), MaybeAbsent: true, Keys: reconcile.Keys(func(service *apiregistrationv1.APIService) []cache.ObjectName {
-				return keys(c.injects(service))
-			})},
-			{Informer: c.secrets.Core().V1().Secrets().Informer(), MaybeAbsent: true, Keys: reconcile.Keys(func(secret *corev1.Secret) []cache.ObjectName {
-				return keys(secret.Name == policy.Secret || secret.Name == policy.CASecret())
+				if !c.injects(service) {
+					return nil
+				}
+				return keys(service)
 			})},
 		},
+	}
+	for _, name := range []string{policy.Secret, policy.CASecret()} {
+		factory := informers.NewSharedInformerFactoryWithOptions(hub, 0, informers.WithNamespace(policy.Namespace), informers.WithTransform(withoutData),
+			informers.WithTweakListOptions(func(options *metav1.ListOptions) {
+				options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+			}))
+		c.secrets = append(c.secrets, factory)
+		c.loop.Feeds = append(c.loop.Feeds, reconcile.Feed{Informer: factory.Core().V1().Secrets().Informer(), MaybeAbsent: true, Keys: keys})
 	}
 	return c
 }
@@ -111,8 +115,10 @@ func (c *Controller) Ready(*http.Request) error { return c.content.check(c.clock
 
 // Run keeps the certificate until ctx ends.
 func (c *Controller) Run(ctx context.Context) {
-	c.secrets.Start(ctx.Done())
-	defer c.secrets.Shutdown()
+	for _, factory := range c.secrets {
+		factory.Start(ctx.Done())
+		defer factory.Shutdown()
+	}
 	c.apiServices.Start(ctx.Done())
 	defer c.apiServices.Shutdown()
 	c.loop.Run(ctx)

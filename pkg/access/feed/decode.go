@@ -17,7 +17,7 @@ import (
 )
 
 // Decoded texts of at most maxText bytes are kept, because most roles and bindings are the same in many clusters.
-const maxTexts, maxText = 8192, 4 << 10
+const maxTexts, maxText = 2048, 16 << 10
 
 // decoder decodes the content of RBAC objects. It is safe for concurrent use.
 type decoder struct{ known *lru.Cache }

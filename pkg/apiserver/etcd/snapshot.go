@@ -67,10 +67,17 @@ func SaveSnapshot(ctx context.Context, dataDir, file string, overwrite bool) (*S
 	}
 	status, err := savePart(ctx, dataDir, part)
 	if err == nil {
-		err = os.Rename(part.Name(), file)
+		publish := os.Link // it fails if the file has appeared meanwhile
+		if overwrite {
+			publish = os.Rename
+		}
+		err = publish(part.Name(), file)
+	}
+	if err != nil || !overwrite {
+		err = errors.Join(err, os.Remove(part.Name()))
 	}
 	if err != nil {
-		return nil, errors.Join(err, os.Remove(part.Name()))
+		return nil, err
 	}
 	return status, syncDir(filepath.Dir(file))
 }

@@ -298,15 +298,21 @@ func TestParallelCallers(t *testing.T) {
 
 // The hub sends no event when a decision of another authorizer changes.
 func TestSubscribersOfReviewedScopesAreNotified(t *testing.T) {
-	h := startHub(t, visibility.Config{Mode: visibility.Reviews, ReviewTTL: time.Millisecond}, readPods)
-	if h.scope(t, ann).Allows(podInOne) {
-		t.Fatal("Allows() = true before the change, want false")
+	for mode, caller := range map[visibility.Mode]*user.DefaultInfo{
+		visibility.Reviews: ann, visibility.Auto: {Name: "system:node:n", Groups: []string{user.NodesGroup}},
+	} {
+		t.Run(string(mode), func(t *testing.T) {
+			h := startHub(t, visibility.Config{Mode: mode, ReviewTTL: time.Millisecond}, readPods)
+			if h.scope(t, caller).Allows(podInOne) {
+				t.Fatal("Allows() = true before the change, want false")
+			}
+			changed, stop := h.Subscribe(caller)
+			defer stop()
+			h.rules.Store(caller.Name, authorizer.DecisionAllow)
+			await.True(t, "the caller is allowed by the hub after a notification", func() bool {
+				notified(t, "the Scope of "+caller.Name+" comes from reviews", changed)
+				return h.scope(t, caller).Allows(podInOne)
+			})
+		})
 	}
-	changed, stop := h.Subscribe(ann)
-	defer stop()
-	h.rules.Store("ann", authorizer.DecisionAllow)
-	await.True(t, "ann is allowed by the hub after a notification", func() bool {
-		notified(t, "the Scope of ann comes from reviews", changed)
-		return h.scope(t, ann).Allows(podInOne)
-	})
 }

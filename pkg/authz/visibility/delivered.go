@@ -24,6 +24,8 @@ const (
 	// because the delivered RBAC depends on more objects than the ManifestWorks of the
 	// cluster.
 	deliveredPeriod = 5 * time.Minute
+	// deliveredTimeout bounds the read of a cluster.
+	deliveredTimeout = 30 * time.Second
 )
 
 // delivered is the RBAC that ClusterPermissions have delivered to managed clusters.
@@ -77,8 +79,10 @@ func (d *delivered) run(ctx context.Context) {
 		}
 	}
 	for cluster := range all {
-		// If a cluster could not be read, its delivered RBAC grants nothing until a retry succeeds.
+		// If a cluster could not be read, its delivered RBAC grants nothing until the loop has read it.
 		_ = d.read(ctx, cluster)
+		// The loop receives no event for a ManifestWork that is deleted before it runs.
+		d.loop.Initial = append(d.loop.Initial, cache.ObjectName{Name: cluster})
 	}
 	if ctx.Err() == nil {
 		d.compiler.deliveredSynced.Store(true)
@@ -89,13 +93,13 @@ func (d *delivered) run(ctx context.Context) {
 // read reads the delivered RBAC of a cluster. After an error it grants nothing, because permissions that were delivered before
 // may have been removed.
 func (d *delivered) read(ctx context.Context, cluster string) error {
+	ctx, cancel := context.WithTimeout(ctx, deliveredTimeout)
+	defer cancel()
 	manifests, err := d.compiler.config.Delivered(ctx, cluster)
 	if err != nil {
 		manifests = nil
 	}
-	if ctx.Err() == nil || err == nil {
-		d.set(cluster, manifests)
-	}
+	d.set(cluster, manifests)
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -71,6 +72,14 @@ func (d *deliveredUnderTest) deliver(t *testing.T, cluster string, documents ...
 	} else {
 		d.source.Add(work)
 	}
+}
+
+// remove deletes the ManifestWork of a cluster.
+func (d *deliveredUnderTest) remove(cluster string) {
+	d.mu.Lock()
+	delete(d.manifests, cluster)
+	d.mu.Unlock()
+	d.source.Delete(&workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "w"}})
 }
 
 const (
@@ -185,5 +194,45 @@ func TestDeliveredChanges(t *testing.T) {
 			d.deliver(t, "c")
 			await.True(t, "ann is denied after the removal of the binding", func() bool { return !allows() })
 		})
+	}
+}
+
+// TestDeletionDuringTheStart checks that the permissions on a cluster end if its last ManifestWork is deleted while the Compiler
+// reads another cluster at the start.
+func TestDeletionDuringTheStart(t *testing.T) {
+	d := newDeliveredUnderTest()
+	for _, cluster := range []string{"c", "d"} {
+		d.deliver(t, cluster, deliveredRole, deliveredBinding("kind: Role, name: r", "{apiGroup: rbac.authorization.k8s.io, kind: User, name: ann}"))
+	}
+	config := d.config(t, visibility.RBAC)
+	deleted := make(chan struct{})
+	if _, err := config.Works.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(any) { close(deleted) }}); err != nil {
+		t.Fatal(err)
+	}
+	var reads atomic.Int64
+	var first, second string
+	delivered := config.Delivered
+	config.Delivered = func(ctx context.Context, cluster string) ([]workv1.Manifest, error) {
+		switch reads.Add(1) {
+		case 1:
+			first = cluster
+		case 2:
+			second = cluster
+			d.remove(first)
+			select {
+			case <-deleted:
+			case <-ctx.Done():
+			}
+		}
+		return delivered(ctx, cluster)
+	}
+	h := newHub(readsPods(t))
+	h.start(t, config)
+	allows := func(cluster string) bool {
+		return h.scope(t, ann).Allows(named("x", visibility.Class{Cluster: cluster, Resource: "pods", Namespace: "apps"}))
+	}
+	await.True(t, "ann is denied on the cluster whose ManifestWork was deleted", func() bool { return !allows(first) })
+	if !allows(second) {
+		t.Error("Allows() on the other cluster = false, want true")
 	}
 }

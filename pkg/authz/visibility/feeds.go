@@ -124,12 +124,14 @@ func (c *Compiler) Run(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// notifyReviewed periodically notifies subscribers while Scopes come from reviews, because the hub
+// notifyReviewed periodically notifies subscribers whose Scope comes from reviews, because the hub
 // sends no event when its decisions change.
 func (c *Compiler) notifyReviewed(ctx context.Context) {
 	for pause(ctx, c.config.ReviewTTL) {
 		if c.asks(&user.DefaultInfo{}) {
 			c.interests.subscribers.TouchAll()
+		} else {
+			c.interests.subscribers.Touch([]rbac.Subject{{Group: true, Name: user.NodesGroup}})
 		}
 	}
 }

@@ -112,6 +112,8 @@ const (
 	samplesPerSecond = 2
 	sampleBurst      = 8
 	sampleTimeout    = 5 * time.Second
+	// sampleTries bounds the search for a class that RBAC allows.
+	sampleTries = 32
 	// sampleLag is the maximum lag of informers.
 	sampleLag = time.Second
 )
@@ -143,16 +145,29 @@ func (c *Compiler) confirmSamples(ctx context.Context) {
 				continue
 			}
 			if len(known) > 0 && c.limiter.Wait(ctx) == nil && !c.asks(e.identity) {
-				c.confirm(ctx, e, known[rand.IntN(len(known))])
+				c.confirm(ctx, e, c.sampled(e, known))
 			}
 		}
 	}
 }
 
+// sampled returns a random class of the hub. It prefers a class that RBAC allows: most callers may list few classes, and only
+// a decision that allows too much shows objects by mistake.
+func (c *Compiler) sampled(e *entry, known []Class) (class Class) {
+	scope := c.byRBAC(e)
+	for range sampleTries {
+		class = known[rand.IntN(len(known))]
+		class.Hub = true
+		if decision := scope.Decide(class); decision.All || len(decision.Names) > 0 {
+			break
+		}
+	}
+	return class
+}
+
 // confirm compares the decision about a class with the hub's, or that about one of its names. A difference takes effect only
 // if it lasts longer than the lag of the informers and the cache of the authorizer.
 func (c *Compiler) confirm(ctx context.Context, e *entry, class Class) {
-	class.Hub = true
 	object := Object{Class: class}
 	if names := c.byRBAC(e).Decide(class).Names; len(names) > 0 {
 		object.Name = names[rand.IntN(len(names))]

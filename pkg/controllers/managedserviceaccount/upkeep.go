@@ -2,6 +2,7 @@ package managedserviceaccount
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -76,16 +77,22 @@ func (c *UpkeepController) reconcile(ctx context.Context, name cache.ObjectName)
 	if err != nil {
 		return 0, err
 	}
+	// A Secret that cannot be deleted does not keep the server from reporting that the token has expired.
+	var uncollected error
 	if secret != nil && (account == nil || !ownedBy(secret, account)) {
-		if err := c.collect(ctx, secret); err != nil {
-			return 0, err
-		}
-		secret = nil
+		uncollected, secret = c.collect(ctx, secret), nil
 	}
 	if account == nil || account.DeletionTimestamp != nil {
 		c.differing.Delete(name)
-		return 0, nil
+		return 0, uncollected
 	}
+	again, err := c.check(ctx, account, secret)
+	return again, errors.Join(uncollected, err)
+}
+
+// check reports an account whose token has expired, or whose Secret differs from its status. secret is nil if the account owns
+// none.
+func (c *UpkeepController) check(ctx context.Context, account *authenticationv1beta1.ManagedServiceAccount, secret *metav1.PartialObjectMetadata) (time.Duration, error) {
 	expiry, expires := tokenExpiry(account)
 	valid := expiry.Sub(c.clock.Now())
 	if expires && valid <= 0 {

@@ -58,7 +58,7 @@ func parseRoles(text string) (*roleList, error) {
 		return nil, err
 	}
 	for i, value := range list.values {
-		if _, ok := value.(map[string]any); !ok {
+		if reflect.ValueOf(value).Kind() != reflect.Map {
 			return nil, fmt.Errorf("entry %d is not an object", i+1)
 		}
 	}
