@@ -1,6 +1,12 @@
 package clusteradm
 
-import "testing"
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
 
 func TestAcceptRefuses(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -15,4 +21,16 @@ func TestAcceptRefuses(t *testing.T) {
 			runCommand(t, append([]string{"accept"}, test.args...)...).refused(t, test.want)
 		})
 	}
+}
+
+// TestAcceptNamesEachFailure checks that the error names all clusters, however many have failed.
+func TestAcceptNamesEachFailure(t *testing.T) {
+	hub := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(hub.Close)
+	var names, want []string
+	for i := range 12 {
+		names = append(names, fmt.Sprintf("cluster%d", i))
+		want = append(want, names[i]+": ")
+	}
+	runCommand(t, "--server", hub.URL, "accept", "--clusters="+strings.Join(names, ",")).refused(t, want...)
 }

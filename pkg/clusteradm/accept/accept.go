@@ -97,9 +97,10 @@ func (a *accepting) run(ctx context.Context, _ []string) error {
 	}); err != nil {
 		return err
 	}
-	return cli.ForEach(sets.List(sets.New(a.clusters...)), func(cluster string) error {
+	// The error names all clusters that failed, so that the command can be repeated for them.
+	return errors.Join(cli.Errors(sets.List(sets.New(a.clusters...)), func(cluster string) error {
 		return cli.Prefix(a.one(ctx, cluster, decide), "%s", cluster)
-	})
+	})...)
 }
 
 // servesRegistration reports whether the hub serves the registration API. On a hub

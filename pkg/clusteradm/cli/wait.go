@@ -76,9 +76,17 @@ func Sleep(ctx context.Context, duration time.Duration) error {
 // workers is the number of items of ForEach that are processed at the same time.
 const workers = 16
 
-// ForEach calls do for each item, and returns all errors: an item whose call fails prevents no other call. The error names
-// the first of many.
+// ForEach calls do for each item: an item whose call fails prevents no other call. The error contains the first of many.
 func ForEach[T any](items []T, do func(T) error) error {
+	errs := Errors(items, do)
+	if more := len(errs) - maxListed; more > 0 {
+		errs = append(errs[:maxListed], fmt.Errorf("and %d more", more))
+	}
+	return errors.Join(errs...)
+}
+
+// Errors does the same, and returns all errors in the order of the items.
+func Errors[T any](items []T, do func(T) error) []error {
 	errs := make([]error, len(items))
 	var group errgroup.Group
 	group.SetLimit(workers)
@@ -89,11 +97,7 @@ func ForEach[T any](items []T, do func(T) error) error {
 		})
 	}
 	_ = group.Wait() // the functions return none
-	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
-	if more := len(errs) - maxListed; more > 0 {
-		errs = append(errs[:maxListed], fmt.Errorf("and %d more", more))
-	}
-	return errors.Join(errs...)
+	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }
 
 // Temporary reports whether an error may be temporary.

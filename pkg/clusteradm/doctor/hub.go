@@ -319,8 +319,10 @@ func (d *hubDoctor) requests(ctx context.Context) ([]cli.Finding, error) {
 			return slices.ContainsFunc(request.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool { return c.Type == wanted })
 		}
 		switch {
-		case has(certificatesv1.CertificateDenied) || has(certificatesv1.CertificateFailed):
-			refused = append(refused, name)
+		case has(certificatesv1.CertificateDenied):
+			refused = append(refused, name+" (Denied)")
+		case has(certificatesv1.CertificateFailed):
+			refused = append(refused, name+" (Failed)")
 		case has(certificatesv1.CertificateApproved):
 			unsigned = append(unsigned, name)
 		default:

@@ -124,19 +124,37 @@ func (d *hubDoctor) locate(ctx context.Context, port int32) (address string, sto
 	if err != nil {
 		return "", nil, err
 	}
-	for _, slice := range list.Items {
+	pod, target := backend(service, list.Items, port)
+	if pod == "" {
+		return "", nil, fmt.Errorf("the Service %s/%s has no running Pod for port %d", manifests.HubNamespace, manifests.ServerName, port)
+	}
+	forwarded, stop, err := d.forward(ctx, pod, target)
+	if err != nil {
+		return "", nil, fmt.Errorf("port forward to Pod %s: %w", pod, err)
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(int(forwarded))), stop, nil
+}
+
+// backend returns a Pod to which a Service forwards connections to one of its ports, and the port of the Pod. It prefers a
+// Pod that is ready. It returns an empty name if there is no Pod.
+func backend(service *corev1.Service, endpoints []discoveryv1.EndpointSlice, port int32) (pod string, target int32) {
+	i := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == port })
+	if i < 0 {
+		return "", 0
+	}
+	for _, slice := range endpoints {
+		at := slices.IndexFunc(slice.Ports, func(p discoveryv1.EndpointPort) bool { return ptr.Deref(p.Name, "") == service.Spec.Ports[i].Name })
 		for _, endpoint := range slice.Endpoints {
-			if endpoint.TargetRef == nil || len(slice.Ports) == 0 || ptr.Deref(endpoint.Conditions.Terminating, false) {
+			ready := ptr.Deref(endpoint.Conditions.Ready, true)
+			if at < 0 || endpoint.TargetRef == nil || ptr.Deref(endpoint.Conditions.Terminating, false) || pod != "" && !ready {
 				continue
 			}
-			forwarded, stop, err := d.forward(ctx, endpoint.TargetRef.Name, ptr.Deref(slice.Ports[0].Port, port))
-			if err != nil {
-				return "", nil, fmt.Errorf("port forward to Pod %s: %w", endpoint.TargetRef.Name, err)
+			if pod, target = endpoint.TargetRef.Name, ptr.Deref(slice.Ports[at].Port, port); ready {
+				return pod, target
 			}
-			return net.JoinHostPort("127.0.0.1", strconv.Itoa(int(forwarded))), stop, nil
 		}
 	}
-	return "", nil, fmt.Errorf("the Service %s/%s has no running Pod", manifests.HubNamespace, manifests.ServerName)
+	return pod, target
 }
 
 // forward forwards a free local port to a Pod, until stop is called.
@@ -187,7 +205,12 @@ func (d *hubDoctor) serverClient() (client *http.Client, credentials bool, err e
 	}
 	settings.ServerName = manifests.ServerName + "." + manifests.HubNamespace + ".svc"
 	credentials = len(settings.Certificates) > 0 || settings.GetClientCertificate != nil
-	return &http.Client{Transport: &http.Transport{TLSClientConfig: settings}}, credentials, nil
+	client = &http.Client{
+		Transport: &http.Transport{TLSClientConfig: settings},
+		// The server redirects no request, and another program must not choose the next address.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return client, credentials, nil
 }
 
 var readinessRemedies = map[string]string{

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
 
@@ -448,19 +449,23 @@ func (i *initializing) unserved(ctx context.Context) ([]manifests.Change, error)
 		if served, _ := manifests.Find(after, object.GetKind(), object.GetName(), nil); object.GetKind() != cli.KindAPIService || served != nil {
 			continue
 		}
-		elsewhere, err := i.ForwardsElsewhere(ctx, object)
-		if err != nil {
-			return nil, err
-		}
 		live, err := cli.Optional(i.Dynamic.Resource(apiregistrationv1.SchemeGroupVersion.WithResource("apiservices")).Get(ctx, object.GetName(), metav1.GetOptions{}))
 		if err != nil {
 			return nil, err
 		}
-		if live != nil && !elsewhere {
+		if live != nil && serviceOf(live) == serviceOf(object) {
 			gone = append(gone, manifests.Change{Manifest: object, Live: live, Remove: true})
 		}
 	}
 	return gone, nil
+}
+
+// serviceOf returns the Service to which an APIService forwards requests. It is empty if the hub serves the version itself,
+// such as from a CustomResourceDefinition.
+func serviceOf(object *unstructured.Unstructured) types.NamespacedName {
+	namespace, _, _ := unstructured.NestedString(object.Object, "spec", "service", "namespace")
+	name, _, _ := unstructured.NestedString(object.Object, "spec", "service", "name")
+	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
 // refuseClusters returns an error if the hub has clusters, for which a standby hub would do nothing.

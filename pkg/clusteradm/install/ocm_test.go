@@ -1,6 +1,7 @@
 package install
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,5 +30,33 @@ func TestProxyAccountsNamesWhatItHides(t *testing.T) {
 	reasons, err := (&initializing{Clients: &cli.Clients{APIServices: aggregatorfake.NewSimpleClientset().ApiregistrationV1().APIServices(), Dynamic: client}}).hiddenByProxyAccounts(t.Context())
 	if err != nil || len(reasons) != 1 || !strings.Contains(reasons[0], "managedproxyconfigurations.proxy.open-cluster-management.io") {
 		t.Errorf("hiddenByProxyAccounts() = %q, %v, want managedproxyconfigurations only", reasons, err)
+	}
+}
+
+// TestUnservedKeepsAPIServicesOfOthers checks that init removes only APIServices that name the server: after
+// --before-migration, the hub still serves its CustomResourceDefinitions itself.
+func TestUnservedKeepsAPIServicesOfOthers(t *testing.T) {
+	const ours, register, local, other = "v1beta1.proxy.open-cluster-management.io", "v1alpha1.register.open-cluster-management.io", "v1.work.open-cluster-management.io", "v1.cluster.open-cluster-management.io"
+	apiService := func(name string, spec map[string]any) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "apiregistration.k8s.io/v1", "kind": cli.KindAPIService, "metadata": map[string]any{"name": name}, "spec": spec,
+		}}
+	}
+	forwards := func(service string) map[string]any {
+		return map[string]any{"service": map[string]any{"namespace": manifests.HubNamespace, "name": service, "port": int64(443)}}
+	}
+	i := &initializing{installed: &installedHub{settings: newHubSettings()}, hub: newHubSettings(), Clients: &cli.Clients{Dynamic: dynamicfake.NewSimpleDynamicClient(runtime.NewScheme(),
+		apiService(ours, forwards(manifests.ServerName)), apiService(register, forwards(manifests.ServerName)), apiService(local, map[string]any{}), apiService(other, forwards("other")))}}
+	i.hub.existingOCM = true
+	gone, err := i.unserved(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, change := range gone {
+		names = append(names, change.Manifest.GetName())
+	}
+	if slices.Sort(names); !slices.Equal(names, []string{register, ours}) {
+		t.Errorf("APIServices that init --before-migration=false removes = %q, want only those of the server", names)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
 	migrationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/migration/v1alpha1"
@@ -80,32 +81,13 @@ func (m *migration) writes(version string) admissionregistrationv1.Rule {
 	return rule
 }
 
-// freeze refuses writes of the migrated kinds, on the hub and in the server, and waits until that is in force: it tries to
-// delete an object of each kind as another user, until that is refused. A change could be refused for another reason, such as
-// its size.
+// freeze refuses writes of the migrated kinds, on the hub and in the server.
 func (m *migration) freeze(ctx context.Context) error {
 	if err := m.applyPolicy(ctx, handover.FreezePolicy, freezeMessage, m.writes("*"), nil); err != nil {
 		return err
 	}
 	for _, kind := range m.kinds {
-		objects, err := m.Dynamic.Resource(kind.Served()).List(ctx, metav1.ListOptions{Limit: 1})
-		if err != nil {
-			return err
-		}
-		if len(objects.Items) == 0 {
-			continue
-		}
-		object := &objects.Items[0]
-		if err := cli.Prefix(cli.Poll(ctx, func(ctx context.Context) (string, error) {
-			err := m.caller.Resource(kind.Served()).Namespace(object.GetNamespace()).Delete(ctx, object.GetName(), metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
-			switch {
-			case err == nil:
-				return "writes are not refused yet", nil
-			case strings.Contains(err.Error(), freezeMessage):
-				return "", nil
-			}
-			return err.Error(), nil
-		}), "waiting until writes of %s are refused", kind.Resource.GroupResource()); err != nil {
+		if err := m.awaitFrozen(ctx, kind.Served(), ""); err != nil {
 			return err
 		}
 	}
@@ -113,6 +95,29 @@ func (m *migration) freeze(ctx context.Context) error {
 }
 
 func (m *migration) freezeSecrets(ctx context.Context) error {
-	return m.applyPolicy(ctx, accountPolicy, freezeMessage, admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"secrets"}},
-		&metav1.LabelSelector{MatchLabels: map[string]string{accountLabel: "true"}})
+	rule := admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{secrets.Resource}}
+	if err := m.applyPolicy(ctx, accountPolicy, freezeMessage, rule, &metav1.LabelSelector{MatchLabels: map[string]string{accountLabel: "true"}}); err != nil {
+		return err
+	}
+	return m.awaitFrozen(ctx, secrets, accountLabel+"=true")
+}
+
+// awaitFrozen waits until the policy for a resource is in force: it tries to delete an object as another user, until that is
+// refused. A change could be refused for another reason, such as its size.
+func (m *migration) awaitFrozen(ctx context.Context, resource schema.GroupVersionResource, selector string) error {
+	return cli.Prefix(cli.Poll(ctx, func(ctx context.Context) (string, error) {
+		objects, err := m.metadata.Resource(resource).List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: 1})
+		if err != nil || len(objects.Items) == 0 {
+			return "", err
+		}
+		object := &objects.Items[0]
+		err = m.caller.Resource(resource).Namespace(object.Namespace).Delete(ctx, object.Name, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+		switch {
+		case err == nil:
+			return "writes are not refused yet", nil
+		case strings.Contains(err.Error(), freezeMessage):
+			return "", nil
+		}
+		return err.Error(), nil
+	}), "waiting until writes of %s are refused", resource.GroupResource())
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -259,6 +260,12 @@ func (c *copying) store(ctx context.Context, kind *handover.CustomKind, wanted, 
 			}
 			return err
 		}
+		// Most objects have not changed, and the hub may refuse updates of some. The comparison is exact, because manifests
+		// may contain anything.
+		if equality.Semantic.DeepEqual(written(kind, wanted), written(kind, kept)) {
+			stored = kept
+			return nil
+		}
 		update := wanted.DeepCopy()
 		update.SetUID(kept.GetUID())
 		update.SetResourceVersion(kept.GetResourceVersion())
@@ -296,6 +303,15 @@ func (c *copying) report(f cli.Finding) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.findings = append(c.findings, f)
+}
+
+// written returns what an update of an object in its CustomResourceDefinition writes.
+func written(kind *handover.CustomKind, object *unstructured.Unstructured) []any {
+	out := []any{object.Object["spec"], object.GetLabels(), object.GetAnnotations(), object.GetFinalizers(), object.GetOwnerReferences()}
+	if !kind.HasStatus() {
+		out = append(out, object.Object["status"])
+	}
+	return out
 }
 
 func withoutStatus(object *unstructured.Unstructured) map[string]any {

@@ -26,13 +26,14 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/rehoming"
 )
 
-// Keys of the record of an adoption, and phases before the last one. An earlier release recorded one more.
+// Keys of the record of an adoption, and phases before the last one.
 const (
 	adoptionArchive = "archive"
 	adoptionTime    = "adopted-at"
 
 	phaseImporting = "Importing"
 	phaseRaising   = "RaisingEpoch"
+	phaseRaised    = "EpochRaised"
 )
 
 type adoption struct {
@@ -121,39 +122,45 @@ func (a *adoption) run(ctx context.Context, args []string) error {
 		a.Say("the adoption is possible, with epoch %d; nothing was changed", a.epoch.Number)
 		return nil
 	}
-	// Once a cluster may have the epoch, agents and users work with this hub, and the file is outdated. To raise the epoch again
-	// changes nothing.
-	steps := []handover.Step{
-		{Name: "raise the epoch", Run: a.raise},
-		{Name: "reserve the IAM identities of the clusters", Run: a.claimRoles},
-		{Name: "start the controllers of the server", Run: func(ctx context.Context) error { return handover.Release(ctx, a.Kube) }},
-		{Name: "record the end of the adoption", Run: func(ctx context.Context) error { return a.record(ctx, handover.AdoptionDone) }},
-	}
-	switch a.phase {
-	case phaseRaising:
-		held, err := handover.Held(ctx, a.Kube)
-		if err != nil {
-			return err
-		}
-		if !held {
-			steps = steps[len(steps)-1:] // the controllers run, so only the record of the end is missing
-		}
-	default:
-		steps = append([]handover.Step{
-			{Name: "check all objects", Run: a.check},
-			{Name: "record the adoption", Run: func(ctx context.Context) error { return a.record(ctx, phaseImporting) }},
-			{Name: "stop the controllers of the server", Run: func(ctx context.Context) error { return handover.Hold(ctx, a.Kube) }},
-			{Name: "create namespaces", Run: func(ctx context.Context) error { return a.createNamespaces(ctx, metav1.CreateOptions{}) }},
-			{Name: "wait until all replicas have stopped", Run: func(ctx context.Context) error { return handover.WaitNoticed(ctx, a.Kube) }},
-			{Name: "import the objects", Run: a.importAll},
-			{Name: "record that all objects are imported", Run: func(ctx context.Context) error { return a.record(ctx, phaseRaising) }},
-		}, steps...)
-	}
-	if err := handover.RunSteps(ctx, a.Environment, "run the command again to continue", steps); err != nil {
+	if err := handover.RunSteps(ctx, a.Environment, "run the command again to continue", a.steps()); err != nil {
 		return err
 	}
 	a.summarize()
 	return nil
+}
+
+// steps returns the steps that are left after the recorded phase.
+func (a *adoption) steps() []handover.Step {
+	record := func(phase string) func(context.Context) error {
+		return func(ctx context.Context) error { return a.record(ctx, phase) }
+	}
+	// The server refuses to raise the epoch once its controllers may run.
+	steps := []handover.Step{
+		{Name: "reserve the IAM identities of the clusters", Run: a.claimRoles},
+		{Name: "start the controllers of the server", Run: func(ctx context.Context) error { return handover.Release(ctx, a.Kube) }},
+		{Name: "record the end of the adoption", Run: record(handover.AdoptionDone)},
+	}
+	if a.phase == phaseRaised {
+		return steps
+	}
+	// Once a cluster may have the epoch, agents and users work with this hub, and the file is outdated. To raise the epoch again
+	// changes nothing.
+	steps = append([]handover.Step{
+		{Name: "raise the epoch", Run: a.raise},
+		{Name: "record that the epoch is raised", Run: record(phaseRaised)},
+	}, steps...)
+	if a.phase == phaseRaising {
+		return steps
+	}
+	return append([]handover.Step{
+		{Name: "check all objects", Run: a.check},
+		{Name: "record the adoption", Run: record(phaseImporting)},
+		{Name: "stop the controllers of the server", Run: func(ctx context.Context) error { return handover.Hold(ctx, a.Kube) }},
+		{Name: "create namespaces", Run: func(ctx context.Context) error { return a.createNamespaces(ctx, metav1.CreateOptions{}) }},
+		{Name: "wait until all replicas have stopped", Run: func(ctx context.Context) error { return handover.WaitNoticed(ctx, a.Kube) }},
+		{Name: "import the objects", Run: a.importAll},
+		{Name: "record that all objects are imported", Run: record(phaseRaising)},
+	}, steps...)
 }
 
 // next returns the number of the epoch of this hub, which follows that of the exported hub.

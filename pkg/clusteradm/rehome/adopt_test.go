@@ -252,6 +252,52 @@ func TestOneDoesNotBlockOthers(t *testing.T) {
 	}
 }
 
+// TestAdoptionContinues checks that an adoption whose record says that all epochs are raised starts the controllers and ends,
+// whether they run already or not. With an earlier record, the epochs are raised whatever the Lease shows.
+func TestAdoptionContinues(t *testing.T) {
+	for name, test := range map[string]struct {
+		phase  string
+		held   bool
+		raised bool
+	}{
+		"raised, not started":         {phase: phaseRaised, held: true},
+		"raised and started":          {phase: phaseRaised},
+		"not raised":                  {phase: phaseRaising, held: true, raised: true},
+		"not raised, without a Lease": {phase: phaseRaising, raised: true},
+	} {
+		a, client, _ := newAdoption(t)
+		a.phase = test.phase
+		a.archive.objects = []*unstructured.Unstructured{exported(handover.Kinds[1], "cluster1")}
+		if err := a.record(t.Context(), test.phase); err != nil {
+			t.Fatal(err)
+		}
+		if test.held {
+			if err := handover.Hold(t.Context(), a.Kube); err != nil {
+				t.Fatal(err)
+			}
+		}
+		raised := false
+		client.PrependReactor("create", "imports", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			state, err := handover.Adoption(t.Context(), a.Kube)
+			if err != nil || state.Data[handover.AdoptionPhase] != phaseRaising {
+				t.Errorf("%s: state while the epoch is raised = %v, %v, want the phase %s", name, state, err, phaseRaising)
+			}
+			raised = true
+			return true, action.(clienttesting.CreateAction).GetObject(), nil
+		})
+		if err := handover.RunSteps(t.Context(), a.Environment, "", a.steps()); err != nil {
+			t.Errorf("%s: steps() = %v, want no error", name, err)
+		}
+		held, err := handover.Held(t.Context(), a.Kube)
+		if err != nil || held || raised != test.raised {
+			t.Errorf("%s: the Lease is held = %t (%v), epochs raised = %t, want false and %t", name, held, err, raised, test.raised)
+		}
+		if state, err := handover.Adoption(t.Context(), a.Kube); err != nil || state.Data[handover.AdoptionPhase] != handover.AdoptionDone {
+			t.Errorf("%s: state at the end = %v, %v, want the phase %s", name, state, err, handover.AdoptionDone)
+		}
+	}
+}
+
 func metaOf(obj runtime.Object) (metav1.Object, error) {
 	if namespace, ok := obj.(*corev1.Namespace); ok {
 		return namespace, nil

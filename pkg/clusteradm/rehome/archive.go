@@ -120,10 +120,14 @@ func decodeArchive(from io.Reader) (*archive, error) {
 		switch {
 		case errors.Is(err, io.EOF) && complete:
 			return a, nil
+		case errors.Is(err, io.EOF):
+			return nil, errors.New("the file is not complete")
 		case err != nil:
 			return nil, fmt.Errorf("line %d: %w; the file is damaged or not complete", number, err)
 		case (number == 1) != (line.Header != nil):
 			return nil, errors.New("not an export of a hub: it must begin with its only header")
+		case complete:
+			return nil, fmt.Errorf("line %d: it follows the end", number)
 		case line.Header != nil && line.Header.Format != archiveFormat:
 			return nil, fmt.Errorf("format %d, want %d: use the clusteradm of the release that wrote it", line.Header.Format, archiveFormat)
 		case line.Header != nil:

@@ -2,6 +2,7 @@ package rehome
 
 import (
 	"bytes"
+	"compress/gzip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -62,6 +63,23 @@ func TestArchive(t *testing.T) {
 	for length := range content {
 		if _, err := decodeArchive(bytes.NewReader(content[:length])); err == nil {
 			t.Fatalf("decodeArchive() of the first %d of %d bytes = no error, want one", length, len(content))
+		}
+	}
+	for name, test := range map[string]struct {
+		lines string
+		want  string
+	}{
+		"no end":           {`{"header":{"format":1}} {"namespace":{"name":"a"}}`, "the file is not complete"},
+		"an end too early": {`{"header":{"format":1}} {"end":{"namespaces":1,"objects":0}}`, "the file is not complete"},
+		"a second end":     {`{"header":{"format":1}} {"end":{"namespaces":0,"objects":0}} {"namespace":{"name":"a"}} {"end":{"namespaces":1,"objects":0}}`, "line 3: it follows the end"},
+	} {
+		var compressed bytes.Buffer
+		writer := gzip.NewWriter(&compressed)
+		if _, err := writer.Write([]byte(test.lines)); err != nil || writer.Close() != nil {
+			t.Fatal(err)
+		}
+		if _, err := decodeArchive(&compressed); err == nil || err.Error() != test.want {
+			t.Errorf("decodeArchive() of a file with %s = %v, want %q", name, err, test.want)
 		}
 	}
 	a.header.Format = 2
