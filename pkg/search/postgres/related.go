@@ -64,22 +64,15 @@ func (v *view) related(ctx context.Context, i *inquiry, matches, page []node, re
 			return nil, err
 		}
 	}
+	all := byKind
+	if g == nil || len(origins) != len(matches) {
+		if all, err = begin(matches, false).neighbors(ctx, matching, request); err != nil {
+			return nil, err
+		}
+	}
 	var related []search.Related
-	switch {
-	case g != nil && len(origins) == len(matches):
-		related = relatedCounts(countsOf(byKind))
-	case request.RelatedDepth <= 1 && !i.byName:
-		counts, err := begin(matches, false).count(ctx, request)
-		if err != nil {
-			return nil, err
-		}
-		related = relatedCounts(counts)
-	default:
-		all, err := begin(matches, false).neighbors(ctx, matching, request)
-		if err != nil {
-			return nil, err
-		}
-		related = relatedCounts(countsOf(all))
+	for _, kind := range slices.Sorted(maps.Keys(all)) {
+		related = append(related, search.Related{Kind: kind, Count: len(all[kind])})
 	}
 	if g == nil {
 		return related, nil
@@ -100,45 +93,6 @@ func (g *graph) neighbors(ctx context.Context, matching sets.Set[node], request 
 		}
 	}
 	return byKind, nil
-}
-
-func countsOf(byKind map[string][]node) map[string]int {
-	counts := make(map[string]int, len(byKind))
-	for kind, nodes := range byKind {
-		counts[kind] = len(nodes)
-	}
-	return counts
-}
-
-// relatedCounts returns the counts in the order of kinds.
-func relatedCounts(byKind map[string]int) []search.Related {
-	var related []search.Related
-	for _, kind := range slices.Sorted(maps.Keys(byKind)) {
-		related = append(related, search.Related{Kind: kind, Count: byKind[kind]})
-	}
-	return related
-}
-
-// count counts related resources in the database, by kind. Classes alone must determine which
-// resources are in the scope.
-func (g *graph) count(ctx context.Context, request *search.Request) (map[string]int, error) {
-	// If classes alone determine the matches, they also exclude matches from the counts.
-	byClass := len(g.inquiry.rest.Filters)+len(g.inquiry.rest.Keywords) == 0
-	byKind := map[string]int{}
-	err := g.view.eachNeighborClass(ctx, g.matches, !byClass, func(id int64, n int) error {
-		class := g.view.class(id)
-		if class == nil {
-			return errUnknownClass
-		}
-		if byClass && g.inquiry.selection.has(class) {
-			return nil
-		}
-		if request.RelatesKind(class.shape.kind) && g.visible(class, nil) {
-			byKind[class.shape.kind] += n
-		}
-		return nil
-	})
-	return byKind, err
 }
 
 // walk follows edges in both directions, up to the given depth from each match. It also follows
@@ -294,7 +248,7 @@ func (g *graph) addItems(ctx context.Context, related []search.Related, byKind m
 	}
 	of := map[string][]search.Item{}
 	for i := range items {
-		item, reached := items[i].Item, g.reached[node{items[i].class.cluster.id, items[i].rid}]
+		item, reached := items[i].Item, g.reached[items[i].node()]
 		for _, origin := range reached.origins {
 			item.RelatedTo = append(item.RelatedTo, uids[g.matches[origin]])
 		}
