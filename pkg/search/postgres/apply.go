@@ -249,10 +249,10 @@ func (a *application) store(ctx context.Context) error {
 	if err := a.count(); err != nil {
 		return err
 	}
-	if err := a.facets.store(a.pipeline, a.cluster); err != nil {
+	if err := a.facets.store(ctx, a.pipeline, a.cluster); err != nil {
 		return err
 	}
-	if err := a.tokens.store(a.pipeline, a.cluster); err != nil {
+	if err := a.tokens.store(ctx, a.pipeline, a.cluster); err != nil {
 		return err
 	}
 	if err := a.storeEdges(ctx); err != nil {

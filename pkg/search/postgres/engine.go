@@ -58,7 +58,7 @@ func Open(ctx context.Context, options Options) (*Engine, error) {
 	}
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.stop = stop
-	e.ended.Go(func() { options.Reach.run(background, e.primary.pool.Config().ConnConfig) })
+	e.ended.Go(func() { options.Reach.run(background) })
 	e.ended.Go(func() { e.listen(background) })
 	e.ended.Go(func() { e.trimRegularly(background) })
 	for _, r := range e.replicas {

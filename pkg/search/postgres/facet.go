@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"cmp"
+	"context"
 	"slices"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
@@ -120,7 +121,7 @@ var (
 )
 
 // store updates the tables. The caller must hold the lock of the cluster.
-func (f *facets) store(p *pipeline, cluster int32) error {
+func (f *facets) store(ctx context.Context, p *pipeline, cluster int32) error {
 	var rows []facetRow
 	for key, one := range f.leaves {
 		if one.number != 0 {
@@ -131,7 +132,7 @@ func (f *facets) store(p *pipeline, cluster int32) error {
 	slices.SortFunc(rows, func(x, y facetRow) int {
 		return cmp.Or(cmp.Compare(x.Property, y.Property), cmp.Compare(x.Leaf, y.Leaf))
 	})
-	if err := addCounts(p, &facetTable, cluster, rows, func(r *facetRow) int64 { return r.N }); err != nil {
+	if err := addCounts(ctx, p, &facetTable, cluster, rows, func(r *facetRow) int64 { return r.N }); err != nil {
 		return err
 	}
 	var properties []propertyRow
@@ -140,5 +141,5 @@ func (f *facets) store(p *pipeline, cluster int32) error {
 			properties = append(properties, propertyRow{key.secret, escape(key.name), f.hash.property(key.name), int16(key.kind), key.time, count})
 		}
 	}
-	return addCounts(p, &propertyTable, cluster, properties, func(r *propertyRow) int64 { return r.N })
+	return addCounts(ctx, p, &propertyTable, cluster, properties, func(r *propertyRow) int64 { return r.N })
 }

@@ -31,6 +31,23 @@ func (v *view) eachEdge(ctx context.Context, nodes []node, call func(source, des
 	})
 }
 
+// eachNeighborClass counts the resources at a distance of one edge from nodes, by class. If others is true, it does not
+// count the nodes themselves.
+func (v *view) eachNeighborClass(ctx context.Context, nodes []node, others bool, call func(class int64, n int) error) error {
+	edges := " FROM f JOIN " + table("edges") + " e ON e.cluster = f.cluster AND "
+	near := "SELECT e.cluster, e.dest AS rid" + edges + "e.source = f.rid UNION SELECT e.cluster, e.source" + edges + "e.dest = f.rid"
+	if others {
+		near += " EXCEPT SELECT cluster, rid FROM f"
+	}
+	return v.eachNode(ctx, nodes, "SELECT r.class, count(*) FROM ("+near+") n JOIN "+table("resources")+
+		" r ON r.cluster = n.cluster AND r.rid = n.rid GROUP BY r.class", func(rows pgx.Rows) error {
+		var class int64
+		var n int
+		_, err := pgx.ForEachRow(rows, []any{&class, &n}, func() error { return call(class, n) })
+		return err
+	})
+}
+
 // eachNode executes a statement with a table f of nodes.
 func (v *view) eachNode(ctx context.Context, nodes []node, statement string, read func(pgx.Rows) error) error {
 	if len(nodes) == 0 {

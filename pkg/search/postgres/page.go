@@ -24,7 +24,7 @@ type position struct {
 	Cluster  string `json:"c,omitempty"`
 	Resource int64  `json:"r,omitempty"`
 	// Keys and UID identify an item in an order: the texts of its properties. A missing property is null.
-	Keys []*string `json:"k,omitempty"`
+	Keys []*string `json:"t,omitempty"`
 	UID  string    `json:"u,omitempty"`
 }
 

@@ -79,32 +79,39 @@ type countTable struct {
 	types string
 }
 
+// countRows is the number of rows that a statement of addCounts changes. It bounds the memory of their JSON, here and in
+// the database.
+const countRows = 1000
+
 // addCounts adds numbers to those of a table, and deletes rows without resources. The JSON of a row has a field for each
-// column. number returns its number.
-func addCounts[R any](p *pipeline, to *countTable, cluster int32, rows []R, number func(*R) int64) error {
-	if len(rows) == 0 {
-		return nil
-	}
-	encoded, err := json.Marshal(rows)
-	if err != nil {
-		return fmt.Errorf("encoding %s: %w", to.name, err)
-	}
+// column. number returns its number. The statements are sent if there are many rows.
+func addCounts[R any](ctx context.Context, p *pipeline, to *countTable, cluster int32, rows []R, number func(*R) int64) error {
 	from := "json_to_recordset($2) AS r(" + to.types + ")"
-	p.add("storing "+to.name, "INSERT INTO "+table(to.name)+" AS t SELECT $1, r.* FROM "+from+
-		" ON CONFLICT (cluster, "+strings.Join(to.key, ", ")+") DO UPDATE SET n = t.n + excluded.n", cluster, encoded)
-	fewer := slices.DeleteFunc(rows, func(row R) bool { return number(&row) >= 0 })
-	if len(fewer) == 0 {
-		return nil
-	}
-	if encoded, err = json.Marshal(fewer); err != nil {
-		return fmt.Errorf("encoding %s: %w", to.name, err)
-	}
+	insert := "INSERT INTO " + table(to.name) + " AS t SELECT $1, r.* FROM " + from +
+		" ON CONFLICT (cluster, " + strings.Join(to.key, ", ") + ") DO UPDATE SET n = t.n + excluded.n"
 	// The condition contains the whole key. Otherwise PostgreSQL reads many rows for each.
-	where := " WHERE t.cluster = $1 AND t.n <= 0"
+	remove := "DELETE FROM " + table(to.name) + " t USING " + from + " WHERE t.cluster = $1 AND t.n <= 0"
 	for _, column := range to.key {
-		where += " AND t." + column + " = r." + column
+		remove += " AND t." + column + " = r." + column
 	}
-	p.add("removing "+to.name, "DELETE FROM "+table(to.name)+" t USING "+from+where, cluster, encoded)
+	for part := range slices.Chunk(rows, countRows) {
+		encoded, err := json.Marshal(part)
+		if err != nil {
+			return fmt.Errorf("encoding %s: %w", to.name, err)
+		}
+		p.add("storing "+to.name, insert, cluster, encoded)
+		if fewer := slices.DeleteFunc(part, func(row R) bool { return number(&row) >= 0 }); len(fewer) > 0 {
+			if encoded, err = json.Marshal(fewer); err != nil {
+				return fmt.Errorf("encoding %s: %w", to.name, err)
+			}
+			p.add("removing "+to.name, remove, cluster, encoded)
+		}
+		if len(part) == countRows {
+			if err := p.send(ctx); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 

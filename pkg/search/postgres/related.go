@@ -64,15 +64,23 @@ func (v *view) related(ctx context.Context, i *inquiry, matches, page []node, re
 			return nil, err
 		}
 	}
-	all := byKind
-	if g == nil || len(origins) != len(matches) {
-		if all, err = begin(matches, false).neighbors(ctx, matching, request); err != nil {
-			return nil, err
-		}
+	var counts map[string]int
+	switch {
+	case g != nil && len(origins) == len(matches):
+		counts = countsOf(byKind)
+	case request.RelatedDepth <= 1 && !i.byName:
+		counts, err = begin(matches, false).count(ctx, request)
+	default:
+		var all map[string][]node
+		all, err = begin(matches, false).neighbors(ctx, matching, request)
+		counts = countsOf(all)
+	}
+	if err != nil {
+		return nil, err
 	}
 	var related []search.Related
-	for _, kind := range slices.Sorted(maps.Keys(all)) {
-		related = append(related, search.Related{Kind: kind, Count: len(all[kind])})
+	for _, kind := range slices.Sorted(maps.Keys(counts)) {
+		related = append(related, search.Related{Kind: kind, Count: counts[kind]})
 	}
 	if g == nil {
 		return related, nil
@@ -93,6 +101,36 @@ func (g *graph) neighbors(ctx context.Context, matching sets.Set[node], request 
 		}
 	}
 	return byKind, nil
+}
+
+func countsOf(byKind map[string][]node) map[string]int {
+	counts := make(map[string]int, len(byKind))
+	for kind, nodes := range byKind {
+		counts[kind] = len(nodes)
+	}
+	return counts
+}
+
+// count counts related resources in the database, by kind, so that the neighbors of many matches need no memory. Classes
+// alone must determine which resources are in the scope.
+func (g *graph) count(ctx context.Context, request *search.Request) (map[string]int, error) {
+	// If classes alone determine the matches, they also exclude matches from the counts.
+	byClass := len(g.inquiry.rest.Filters)+len(g.inquiry.rest.Keywords) == 0
+	byKind := map[string]int{}
+	err := g.view.eachNeighborClass(ctx, g.matches, !byClass, func(id int64, n int) error {
+		class := g.view.class(id)
+		if class == nil {
+			return errUnknownClass
+		}
+		if byClass && g.inquiry.selection.has(class) {
+			return nil
+		}
+		if request.RelatesKind(class.shape.kind) && g.visible(class, nil) {
+			byKind[class.shape.kind] += n
+		}
+		return nil
+	})
+	return byKind, err
 }
 
 // walk follows edges in both directions, up to the given depth from each match. It also follows

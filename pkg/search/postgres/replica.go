@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -201,12 +202,12 @@ func (r *replica) follow(ctx context.Context) {
 	interval := min(maxCheckInterval, r.engine.options.MaxStaleness/5)
 	backoff := wait.Backoff{Duration: interval, Factor: 2, Jitter: 0.2, Steps: 5, Cap: 15 * time.Second}
 	delay := backoff
-	var passed, wanted mark
+	var marks []mark
 	for ctx.Err() == nil {
 		pause := interval
 		// Without the primary, the age of the replica is unknown, and grows.
-		if err := r.engine.mark(ctx, &wanted); err == nil {
-			if err = r.check(ctx, &passed, &wanted); err == nil {
+		if err := r.engine.addMark(ctx, &marks); err == nil {
+			if err = r.check(ctx, marks); err == nil {
 				delay = backoff
 			} else if ctx.Err() == nil {
 				r.lost(err)
@@ -220,24 +221,20 @@ func (r *replica) follow(ctx context.Context) {
 	}
 }
 
-// mark reads the position of the primary, unless the replica may still reach the last one in time.
-func (e *Engine) mark(ctx context.Context, wanted *mark) error {
-	if time.Since(wanted.read) <= e.options.MaxStaleness {
-		return nil
-	}
+// addMark adds the current position of the primary, and forgets positions before the bound.
+func (e *Engine) addMark(ctx context.Context, marks *[]mark) error {
 	ctx, cancel := context.WithTimeout(ctx, replicaTimeout)
 	defer cancel()
-	wanted.read = time.Now()
-	err := e.writes.QueryRow(ctx, "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint").Scan(&wanted.position)
-	if err != nil {
-		wanted.read = time.Time{}
+	now := mark{read: time.Now()}
+	if err := e.writes.QueryRow(ctx, "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint").Scan(&now.position); err != nil {
+		return err
 	}
-	return err
+	*marks = slices.DeleteFunc(append(*marks, now), func(old mark) bool { return now.read.Sub(old.read) > e.options.MaxStaleness })
+	return nil
 }
 
-// check reads the position of a replica. If it has passed the wanted one, the next check wants a later one. A replica that
-// is behind the wanted position still contains all reports up to the last one that it has passed.
-func (r *replica) check(ctx context.Context, passed, wanted *mark) error {
+// check reads the position of a replica. The replica contains all reports up to the last mark that it has passed.
+func (r *replica) check(ctx context.Context, marks []mark) error {
 	limited, cancel := context.WithTimeout(ctx, replicaTimeout)
 	defer cancel()
 	var standby bool
@@ -252,11 +249,12 @@ func (r *replica) check(ctx context.Context, passed, wanted *mark) error {
 		return errors.New("the server is not a replica; it may have been promoted")
 	case !bytes.Equal(secret, r.engine.hash.secret):
 		return errors.New("the server is a replica of another database")
-	case position >= wanted.position:
-		*passed, *wanted = *wanted, mark{}
 	}
-	if position >= passed.position && time.Since(passed.read) <= r.engine.options.MaxStaleness {
-		r.found(ctx, passed.read)
+	for _, passed := range slices.Backward(marks) {
+		if position >= passed.position {
+			r.found(ctx, passed.read)
+			break
+		}
 	}
 	return nil
 }

@@ -20,8 +20,8 @@ type inquiry struct {
 	selection *selection
 	rest      query.Query
 	clusters  int
-	// numbers contains the counts of the selected classes in the snapshot, if classes alone
-	// determine the matches.
+	// numbers contains the counts of the selected classes in the snapshot, if classes alone determine the matches, or if
+	// there are few classes.
 	numbers []int
 	// byName is true if the scope contains some resources only by name.
 	byName  bool
@@ -35,7 +35,7 @@ func (d *database) inquire(ctx context.Context, scope visibility.Scope, q *query
 	return d.read(ctx, func(v *view) error {
 		i.clusters = len(d.catalog.clusters)
 		i.selection = d.selection(scope, &classes, now)
-		if len(i.rest.Filters)+len(i.rest.Keywords) == 0 {
+		if len(i.rest.Filters)+len(i.rest.Keywords) == 0 || len(i.selection.classes) <= fewClasses {
 			i.numbers = i.selection.numbers()
 		}
 		i.byName = len(d.selection(scope, &query.Query{}, now).named) > 0

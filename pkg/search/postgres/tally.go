@@ -50,6 +50,18 @@ func (s *selection) numbers() []int {
 	return numbers
 }
 
+// fewResources is the number of resources up to which all matches are listed.
+const fewResources = 20_000
+
+// few reports whether a selection contains few resources.
+func (s *selection) few(numbers []int) bool {
+	total := 0
+	for _, n := range numbers {
+		total += n
+	}
+	return len(s.classes) <= fewClasses && len(s.named) == 0 && total <= fewResources
+}
+
 // gathering collects a tally class by class.
 type gathering struct {
 	clusters map[*cluster]*clusterTally
@@ -145,7 +157,7 @@ func (c *condition) tally(ctx context.Context, v *view, numbers []int, list bool
 	switch {
 	case rest.empty():
 		return g.tally(), nil
-	case list && len(g.clusters) == 0 && (c.selective() || len(rest.classes) <= fewClasses):
+	case list && len(g.clusters) == 0 && (c.selective() || s.few(numbers)):
 		err = c.list(ctx, v, rest, g)
 	default:
 		err = c.count(ctx, v, rest.condition, g.add)

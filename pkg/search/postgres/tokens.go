@@ -98,7 +98,7 @@ type tokenRow struct {
 var tokenTable = countTable{name: "tokens", key: []string{"term", "secret"}, types: "secret boolean, token text, term bigint, n bigint"}
 
 // store updates the table. The caller must hold the lock of the cluster.
-func (t *tokenCounts) store(p *pipeline, cluster int32) error {
+func (t *tokenCounts) store(ctx context.Context, p *pipeline, cluster int32) error {
 	var rows []tokenRow
 	for i := range t.byToken {
 		for token, one := range t.byToken[i] {
@@ -109,7 +109,7 @@ func (t *tokenCounts) store(p *pipeline, cluster int32) error {
 	}
 	// Inserts are faster in the order of the key.
 	slices.SortFunc(rows, func(x, y tokenRow) int { return cmp.Compare(x.Term, y.Term) })
-	return addCounts(p, &tokenTable, cluster, rows, func(r *tokenRow) int64 { return r.N })
+	return addCounts(ctx, p, &tokenTable, cluster, rows, func(r *tokenRow) int64 { return r.N })
 }
 
 // keywordCondition is true for resources that contain a keyword, and for resources of clusters
