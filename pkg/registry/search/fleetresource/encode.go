@@ -28,5 +28,8 @@ func (o *eventObject) GetObject() runtime.Object { return o.FleetResource }
 // CacheEncode implements runtime.CacheableObject.
 func (o *eventObject) CacheEncode(_ runtime.Identifier, encode func(runtime.Object, io.Writer) error, to io.Writer) error {
 	defer o.done()
-	return encode(o.FleetResource, to)
+	err := encode(o.FleetResource, to)
+	// A client that does not read keeps the encoded event in memory. Each event is encoded once.
+	o.FleetResource = &searchv1alpha1.FleetResource{}
+	return err
 }
