@@ -222,7 +222,10 @@ func (l *Loop) Run(ctx context.Context) {
 	defer func() {
 		q.ShutDown()
 		tasks.Wait()
-		l.serve(ctx, q) // the context has ended, so the objects that still wait are only removed
+		// The objects that still wait are only removed, also if an informer was stopped.
+		ended, end := context.WithCancel(ctx)
+		end()
+		l.serve(ended, q)
 		l.queue.Store(nil)
 		running.Delete(l)
 		// Another replica may take over, or another loop with the same name may start.

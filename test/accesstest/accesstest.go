@@ -43,7 +43,7 @@ var Engines = map[string]func(testing.TB) func(context.Context) (search.Engine, 
 		return func(context.Context) (search.Engine, error) { return embedded.Open(dir, embedded.Options{}) }
 	},
 	"postgres": func(t testing.TB) func(context.Context) (search.Engine, error) {
-		options := postgres.Options{DSN: postgrestest.Start(t), Partitions: 4}
+		options := postgres.Options{DSN: postgrestest.Start(t)}
 		return func(ctx context.Context) (search.Engine, error) { return postgres.Open(ctx, options) }
 	},
 }

@@ -150,7 +150,7 @@ func (d *differential) compareStates() {
 func (d *differential) complete(*rapid.T) {
 	number, scope := d.anyScope()
 	request := draw(d.T, "request", random.completion)
-	what := fmt.Sprintf("completion of %s with prefix %q and query %s in scope %d", request.Property, request.Prefix, request.Query.String(), number)
+	what := fmt.Sprintf("completion of %s with prefix %q and query %s in scope %d", request.Property, request.Prefix, fmt.Sprint(request.Query), number)
 	unbounded := *request
 	unbounded.Limit = -1
 	d.compareCompletions(what, complete(d, d.got, scope, request), complete(d, d.want, scope, &unbounded), request.Limit)
@@ -160,7 +160,7 @@ func (d *differential) complete(*rapid.T) {
 func (d *differential) look(*rapid.T) {
 	number, scope := d.anyScope()
 	q := draw(d.T, "query", random.query)
-	d.equal(fmt.Sprintf("schema of %s in scope %d", q.String(), number), schema(d, d.got, scope, q), schema(d, d.want, scope, q))
+	d.equal(fmt.Sprintf("schema of %s in scope %d", fmt.Sprint(q), number), schema(d, d.got, scope, q), schema(d, d.want, scope, q))
 	uid := draw(d.T, "uid", func(r random) string { return r.uid(choose(r, randomClusters)) })
 	d.equal(fmt.Sprintf("get %s in scope %d", uid, number), noVersion(get(d, d.got, scope, uid)), noVersion(get(d, d.want, scope, uid)))
 }
@@ -182,7 +182,7 @@ func (d *differential) pages(*rapid.T) {
 			break
 		}
 	}
-	what := fmt.Sprintf("pages of %s in scope %d, order %v, limit %d", request.Query.String(), number, request.OrderBy, request.Limit)
+	what := fmt.Sprintf("pages of %s in scope %d, order %v, limit %d", fmt.Sprint(request.Query), number, request.OrderBy, request.Limit)
 	if len(request.OrderBy) > 0 {
 		d.equal(what, plain(got), plain(want))
 	} else {
@@ -241,7 +241,7 @@ func (d *differential) compareCompletions(what string, got, want *search.Complet
 func (d *differential) search(*rapid.T) {
 	number, scope := d.anyScope()
 	request := draw(d.T, "request", random.request)
-	what := fmt.Sprintf("search for %s in scope %d, order %v, limit %d, offset %d, related %t, kinds %v, depth %d, related limit %d", request.Query.String(), number,
+	what := fmt.Sprintf("search for %s in scope %d, order %v, limit %d, offset %d, related %t, kinds %v, depth %d, related limit %d", fmt.Sprint(request.Query), number,
 		request.OrderBy, request.Limit, request.Offset, request.Related, request.RelatedKinds, request.RelatedDepth, request.RelatedLimit)
 	unbounded := *request
 	unbounded.CountLimit = -1

@@ -3,6 +3,7 @@ package enginetest
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -102,7 +103,7 @@ func find(t tester, engine search.Engine, scope visibility.Scope, request *searc
 	}
 	result, err := engine.Search(deadline(t), scope, request)
 	if err != nil {
-		t.Fatalf("Search(%s): %v", request.Query.String(), err)
+		t.Fatalf("Search(%s): %v", fmt.Sprint(request.Query), err)
 	}
 	return result
 }
@@ -112,10 +113,10 @@ func findAll(t tester, engine search.Engine, scope visibility.Scope, q query.Que
 	t.Helper()
 	result := find(t, engine, scope, &search.Request{Query: q, Items: true, Limit: -1})
 	if result.Count != len(result.Items) {
-		t.Errorf("Search(%s) with items: Count = %d, want the number of items, %d", q.String(), result.Count, len(result.Items))
+		t.Errorf("Search(%s) with items: Count = %d, want the number of items, %d", fmt.Sprint(q), result.Count, len(result.Items))
 	}
 	if counted := find(t, engine, scope, &search.Request{Query: q}); counted.Count != result.Count || len(counted.Items) > 0 {
-		t.Errorf("Search(%s) without items: Count = %d and %d items, want Count %d and no items", q.String(), counted.Count, len(counted.Items), result.Count)
+		t.Errorf("Search(%s) without items: Count = %d and %d items, want Count %d and no items", fmt.Sprint(q), counted.Count, len(counted.Items), result.Count)
 	}
 	uids := uidsOf(result.Items)
 	slices.Sort(uids)
@@ -171,10 +172,10 @@ func schema(t tester, engine search.Engine, scope visibility.Scope, q query.Quer
 	t.Helper()
 	schemas, err := engine.Schema(deadline(t), scope, &q, now)
 	if err != nil {
-		t.Fatalf("Schema(%s): %v", q.String(), err)
+		t.Fatalf("Schema(%s): %v", fmt.Sprint(q), err)
 	}
 	if !slices.IsSortedFunc(schemas, func(a, b search.PropertySchema) int { return cmp.Compare(a.Name, b.Name) }) {
-		t.Errorf("Schema(%s) = %v, want the properties in the order of names", q.String(), schemas)
+		t.Errorf("Schema(%s) = %v, want the properties in the order of names", fmt.Sprint(q), schemas)
 	}
 	return slices.DeleteFunc(schemas, func(s search.PropertySchema) bool { return s.Name == query.Cluster })
 }

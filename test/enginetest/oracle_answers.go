@@ -74,7 +74,7 @@ func compareBy(orders []search.Order, a, b oracleResource) int {
 			}
 			continue
 		}
-		result := query.CompareLeaves(la[0], lb[0])
+		result := query.CompareTexts(query.OrderText(la[0]), query.OrderText(lb[0]))
 		if order.Descending {
 			result = -result
 		}

@@ -88,7 +88,7 @@ func New(config Config) (*Keeper, error) {
 		Feeds:     []reconcile.Feed{{Informer: k.informer, Keys: reconcile.Own, OnceKnown: k.keys}},
 		Reconcile: k.pass,
 		Workers:   workers, TenantWorkers: workers,
-		Timeout: passTimeout, StuckTimeout: passTimeout, FirstRetry: firstRetry, LastRetry: lastRetry,
+		Timeout: passTimeout, FirstRetry: firstRetry, LastRetry: lastRetry,
 	}
 	return k, k.informer.SetTransform(k.slim)
 }

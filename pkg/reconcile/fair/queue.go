@@ -139,9 +139,9 @@ func (q *Queue[T]) Serve(ctx context.Context, handle func(ctx context.Context, i
 	defer q.mu.Unlock()
 	q.logger = klog.FromContext(ctx).WithValues("queue", q.config.Name)
 	for !q.ShuttingDown() || len(q.waiting)+len(q.handled) > 0 {
-		item, ok := q.next(ordinaryLane)
+		item, ok := q.next(priorityLane)
 		if !ok {
-			item, ok = q.next(priorityLane)
+			item, ok = q.next(ordinaryLane)
 		}
 		if !ok {
 			q.cond.Wait()

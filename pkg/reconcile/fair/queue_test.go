@@ -284,10 +284,33 @@ func TestServeHandlesEveryItem(t *testing.T) {
 	}
 }
 
+// TestPriorityWorkersAreUsedFirst checks that items of the priority lane occupy ordinary workers only when the priority
+// workers are busy.
+func TestPriorityWorkersAreUsedFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 4, 4, 2)
+		returns := make(chan struct{})
+		var serving sync.WaitGroup
+		serving.Go(func() { f.Serve(t.Context(), func(context.Context, string) { <-returns }) })
+		for i, want := range [][lanes]int{{ordinaryLane: 0, priorityLane: 1}, {ordinaryLane: 0, priorityLane: 2}, {ordinaryLane: 1, priorityLane: 2}} {
+			f.add(fmt.Sprintf("deleted%d", i), 1, Class{Priority: true})
+			synctest.Wait()
+			f.mu.Lock()
+			if ordinary, priority := f.lanes[ordinaryLane].busy, f.lanes[priorityLane].busy; ordinary != want[ordinaryLane] || priority != want[priorityLane] {
+				t.Errorf("busy workers with %d deletions = %d ordinary and %d for the priority lane, want %v", i+1, ordinary, priority, want)
+			}
+			f.mu.Unlock()
+		}
+		close(returns)
+		f.ShutDown()
+		serving.Wait()
+	})
+}
+
 // TestStuckWorkers uses the fake clock of synctest, so it takes no time.
 func TestStuckWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, 10, 10, 1)
+		f := newFixture(t, 20, 20, 1)
 		stuckTotal.WithLabelValues(t.Name()).Add(0)
 		before := metric(t, "stuck_workers_total")
 		returns := make(chan struct{})
@@ -299,7 +322,7 @@ func TestStuckWorkers(t *testing.T) {
 				}
 			})
 		})
-		for _, item := range []string{"slow-2", "slow-1", "fast"} {
+		for _, item := range []string{"slow-2", "slow-1", "slow-5", "slow-4", "slow-3", "fast"} {
 			f.Add(item)
 		}
 		time.Sleep(59 * time.Second)
@@ -307,20 +330,20 @@ func TestStuckWorkers(t *testing.T) {
 			t.Errorf("after 59 s: Stuck() = %v, want nil", err)
 		}
 		time.Sleep(2 * time.Second)
-		want := "2 workers of the queue " + t.Name() + " do not return from slow-1 for 1m1s, slow-2 for 1m1s"
+		want := "5 workers of the queue " + t.Name() + " do not return from slow-1 for 1m1s, slow-2 for 1m1s, slow-3 for 1m1s and 2 more"
 		if err := f.Stuck(); err == nil || err.Error() != want {
 			t.Errorf("after 61 s: Stuck() = %v, want %s", err, want)
 		}
-		if got := metric(t, "stuck_workers"); got != 2 {
-			t.Errorf("stuck_workers = %v, want 2", got)
+		if got := metric(t, "stuck_workers"); got != 5 {
+			t.Errorf("stuck_workers = %v, want 5", got)
 		}
 		close(returns)
 		synctest.Wait()
 		if err := f.Stuck(); err != nil {
 			t.Errorf("Stuck() after the return = %v, want nil", err)
 		}
-		if now, ever := metric(t, "stuck_workers"), metric(t, "stuck_workers_total")-before; now != 0 || ever != 2 {
-			t.Errorf("stuck_workers = %v and stuck_workers_total grew by %v, want 0 and 2", now, ever)
+		if now, ever := metric(t, "stuck_workers"), metric(t, "stuck_workers_total")-before; now != 0 || ever != 5 {
+			t.Errorf("stuck_workers = %v and stuck_workers_total grew by %v, want 0 and 5", now, ever)
 		}
 		f.ShutDown()
 		serving.Wait()

@@ -29,8 +29,10 @@ func (q *Queue[T]) returned(item T, at *entry) {
 	}
 }
 
-// Stuck returns an error that names the items from which workers do not return, or nil if there are
-// none.
+// maxNamed is the number of items that Stuck names. The error is part of a condition.
+const maxNamed = 3
+
+// Stuck returns an error that names items from which workers do not return, or nil if there are none.
 func (q *Queue[T]) Stuck() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -44,5 +46,9 @@ func (q *Queue[T]) Stuck() error {
 		return nil
 	}
 	slices.Sort(named)
-	return fmt.Errorf("%d workers of the queue %s do not return from %s", len(named), q.config.Name, strings.Join(named, ", "))
+	text := strings.Join(named[:min(len(named), maxNamed)], ", ")
+	if more := len(named) - maxNamed; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Errorf("%d workers of the queue %s do not return from %s", len(named), q.config.Name, text)
 }

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -19,8 +20,7 @@ type change struct {
 	before, after string
 }
 
-// changeLog contains the last changes. The numbers in their data are not reused as long as the
-// changes are in the log.
+// changeLog contains the last changes. The numbers in their data are not reused as long as the changes are in the log.
 type changeLog struct {
 	limit int
 
@@ -77,12 +77,7 @@ func (l *changeLog) after(position search.Position, limit int) ([]change, uint64
 	if version < l.since || version > l.state.version {
 		return nil, 0, nil, nil, fmt.Errorf("changes after version %d: %w", version, search.ErrExpired)
 	}
-	first, _ := slices.BinarySearchFunc(l.changes, version+1, func(c change, v uint64) int {
-		if c.version < v {
-			return -1
-		}
-		return 1
-	})
+	first, _ := slices.BinarySearchFunc(l.changes, version+1, func(c change, v uint64) int { return cmp.Compare(c.version, v) })
 	pending := l.changes[min(first+position.Part, len(l.changes)):]
 	return slices.Clone(pending[:min(len(pending), limit)]), l.state.version, l.state, l.published, nil
 }

@@ -43,15 +43,16 @@ func (r *reader) values(found *roaring.Bitmap, property, prefix string, limit in
 	// A walk through the values ends when there are enough of them. Few rows are read instead, because a walk would pass many
 	// values for each of them.
 	total := int(found.GetCardinality())
+	reading := total * completionRowCost
 	values := coarse(c.property.terms())
-	if walked := c.walkCost(values, total); walked < total*completionRowCost {
-		if err := c.take(walked, min(values, total, c.limit)); err != nil {
+	if cost, few := costOfTerms(c.property, reading); few && c.walkCost(values, total) < reading {
+		if err := c.take(cost, min(values, total, c.limit)); err != nil {
 			return nil, err
 		}
 		return c.walk()
 	}
 	values = min(values, total)
-	if err := c.take(total*completionRowCost+values*valueCost, values); err != nil {
+	if err := c.take(reading+values*valueCost, values); err != nil {
 		return nil, err
 	}
 	return c.aggregate(r.state.propertyNames[property])
@@ -231,16 +232,13 @@ func (c *completer) valueAt(at position) (value string, count int, next position
 	o := c.property.order
 	t := c.reader.state.terms.at(o.term(at))
 	next = o.next(at)
-	if c.prefix != "" && !c.hasPrefix(c.reader.state.shown(t)) {
+	value = c.reader.state.shown(t)
+	if !c.hasPrefix(value) {
 		return "", 0, next
 	}
 	if !o.valid(next) || !c.same(t, c.reader.state.terms.at(o.term(next))) {
-		if count = t.postings.countIn(&c.found); count > 0 {
-			value = c.reader.state.shown(t)
-		}
-		return value, count, next
+		return value, t.postings.countIn(&c.found), next
 	}
-	value = c.reader.state.shown(t)
 	all := union{reader: c.reader}
 	all.add(&t.postings)
 	for o.valid(next) && c.same(t, c.reader.state.terms.at(o.term(next))) {
@@ -262,8 +260,7 @@ func (c *completer) same(a, b *term) bool {
 	return len(fa.key)+len(a.text) == len(fb.key)+len(b.text) && c.reader.state.shown(a) == c.reader.state.shown(b)
 }
 
-// bounds sets the fields that describe all values, including values after the position where the
-// walk stopped.
+// bounds sets the fields that describe all values, including values after the position where the walk stopped.
 func (c *completer) bounds(completion *search.Completion, first string, stopped position) error {
 	_, numbers := query.ParseNumber(first)
 	times := query.IsTime(first)

@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"math/bits"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,14 +28,12 @@ const (
 	edgeCost = 30
 	// propertyCost is the cost of finding out whether some rows have a property, and schemaCost if they do.
 	propertyCost, schemaCost = 200, 2_000
-	// itemCost and itemBytes are the cost and the memory of an item in a response. valueCost and
-	// valueBytes are those of a value. Encoding, compressing and sending cause most of the cost of
-	// an item.
+	// itemCost and itemBytes are the cost and the memory of an item in a response. valueCost and valueBytes are those
+	// of a value. Encoding, compressing and sending cause most of the cost of an item.
 	itemCost, itemBytes   = 4_000, 176
 	valueCost, valueBytes = 150, 96
-	// scanCost is the cost of comparing a term with a pattern and adding its rows. pairCost is this
-	// cost for the leaf of a map, whose key and value are joined first. indexCost is the cost of a
-	// lookup of trigrams.
+	// scanCost is the cost of comparing a term with a pattern and adding its rows. pairCost is this cost for the leaf
+	// of a map, whose key and value are joined first. indexCost is the cost of a lookup of trigrams.
 	scanCost, pairCost, indexCost = 300, 500, 20_000
 	// sharedCost is the cost of a keyword of two letters, which unites the postings of all trigrams
 	// that begin with these letters. letterCost is this cost for a single letter, for each term.
@@ -84,9 +83,9 @@ func (r *reader) costOfQuery(q *query.Query) int {
 	if len(q.Keywords) > 0 {
 		r.countNames()
 	}
-	for _, text := range q.Keywords {
+	for i, text := range q.Keywords {
 		switch _, paid := r.kept(text, 0); {
-		case text == "":
+		case text == "" || slices.Contains(q.Keywords[:i], text):
 		case paid:
 			cost += rows
 		default:
@@ -114,15 +113,7 @@ func (r *reader) inScope(name string) *property {
 
 // someInScope reports whether one of the rows is in the scope.
 func (r *reader) someInScope(rows *postings) bool {
-	if rows.many != nil && rows.many.bitmap != nil {
-		return rows.many.bitmap.AndCardinality(r.scope) > 0
-	}
-	some := false
-	rows.each(func(row uint32) bool {
-		some = r.scope.Contains(row)
-		return !some
-	})
-	return some
+	return rows.asBitmap().Intersects(r.scope)
 }
 
 // costOfComparison returns the cost of a comparison on a property, which is nil if no resource in the scope has it.
@@ -157,14 +148,17 @@ func (r *reader) costOfComparison(name string, p *property, c *query.Comparison)
 	return comparisonCost + r.costOfReading(r.scope, cost)
 }
 
-// countNames counts the keys and times that keywords are compared with.
+// countNames counts the keys, times and frequent terms that keywords are compared with.
 func (r *reader) countNames() {
-	r.keys, r.times = 0, 0
+	r.keys, r.times, r.frequent = 0, 0, 0
 	for _, id := range r.state.propertyNames {
 		p := r.state.properties.get(id)
 		r.keys += len(p.keys)
 		if !p.hidden {
 			r.times += p.counts[orderTime>>4]
+		}
+		if n := p.terms(); n <= frequentTerms {
+			r.frequent += n
 		}
 	}
 }
@@ -175,15 +169,23 @@ func (r *reader) costOfKeyword(keyword string) int {
 	if couldBeInTime(keyword) {
 		cost += coarse(r.times) * 2 * timeCost
 	}
-	terms := coarse(r.state.terms.len())
+	terms, compared := coarse(r.state.terms.len()), min(coarse(r.frequent), frequentCompared)*scanCost
 	switch len(keyword) {
 	case 1:
-		return cost + sharedCost + terms*(letterCost+termCost/4)
+		return cost + sharedCost + compared + terms*(letterCost+termCost/4)
 	case 2:
-		return cost + sharedCost + terms*termCost/4
+		return cost + sharedCost + compared + terms*termCost/4
 	default:
 		return cost + indexCost + terms*sharedTermCost
 	}
+}
+
+// costOfTerms returns the cost of a walk through the terms of a property, and reports whether it may be less than that of
+// reading rows instead. The walk usually ends early, but a caller can select rows that have the last terms. Then it takes
+// at most four times its cost.
+func costOfTerms(p *property, reading int) (int, bool) {
+	all := coarse(p.terms()) * termCost
+	return min(all, reading), all <= 4*reading
 }
 
 // costOfReading returns the cost of comparing all values of rows, up to a limit.
@@ -197,7 +199,7 @@ func (r *reader) costOfReading(rows *roaring.Bitmap, limit int) int {
 	cost := 0
 	rows.Iterate(func(row uint32) bool {
 		cost += max(readCost, len(r.state.rows.at(row).data)*readByteCost)
-		return true
+		return cost < limit || rows == r.scope
 	})
 	if rows == r.scope {
 		r.scopeCost = cost

@@ -45,8 +45,7 @@ type Options struct {
 	// Logger defaults to the logger of the process.
 	Logger klog.Logger
 
-	// MaxCost bounds the estimated processor time of the searches of one request; 0 means
-	// search.DefaultCost.
+	// MaxCost bounds the estimated processor time of the searches of one request; 0 means search.DefaultCost.
 	MaxCost time.Duration
 	// Caller returns the caller of a request. Long searches of a caller wait for the caller's turn.
 	// It returns "" if searches need not wait. If Caller is nil, no search waits.
@@ -88,8 +87,7 @@ type Engine struct {
 
 var _ search.Engine = (*Engine)(nil)
 
-// job is a report to apply, a cluster to remove, a snapshot to take, or a mapping of a checkpoint of
-// a snapshot to use.
+// job is a report to apply, a cluster to remove, a snapshot to take, or a mapping of a checkpoint of a snapshot to use.
 type job struct {
 	report   *search.Report
 	cluster  string

@@ -60,7 +60,11 @@ func (r *reader) keyword(keyword string, within *roaring.Bitmap) (*roaring.Bitma
 		if all := r.costOfKeyword(keyword); r.costOfReading(others, all) < all {
 			others, err := r.readForKeyword(keyword, others)
 			found.add(&postings{many: &postingList{bitmap: others}})
-			return found.bitmap(), err
+			rows := found.bitmap()
+			if err == nil && within == r.scope {
+				r.keep(keyword, r.state.version, rows)
+			}
+			return rows, err
 		}
 	}
 	candidates := r.state.containing(keyword)
@@ -91,9 +95,9 @@ func (r *reader) keyword(keyword string, within *roaring.Bitmap) (*roaring.Bitma
 	return rows, nil
 }
 
-// frequentTerms is the number of terms up to which the terms of a property are compared one by one. A few
-// of them have most of the rows.
-const frequentTerms = 1 << 11
+// frequentTerms is the number of terms up to which the terms of a property are compared one by one. A few of them have
+// most of the rows. frequentCompared bounds their number in all properties.
+const frequentTerms, frequentCompared = 1 << 11, 1 << 17
 
 // withoutFrequent adds the rows of frequent terms that contain a keyword to a union, the largest sets first, until it
 // contains all rows of a set. It returns the rows of the set that the union does not contain. Most rows contain a letter,
@@ -104,11 +108,13 @@ func (r *reader) withoutFrequent(keyword string, within *roaring.Bitmap, found *
 		count int
 	}
 	var sets []frequent
+	compared := 0
 	for _, id := range r.state.propertyNames {
 		p := r.state.properties.get(id)
-		if p.hidden || p.name == query.Cluster || p.terms() > frequentTerms {
+		if p.hidden || p.name == query.Cluster || p.terms() > frequentTerms || compared >= frequentCompared || r.pause() != nil {
 			continue
 		}
+		compared += p.terms()
 		for at := (position{}); p.order.valid(at); at = p.order.next(at) {
 			t := r.state.terms.at(p.order.term(at))
 			if f := r.state.fields.get(t.info().field()); r.state.contains(t, keyword) || f.kind == query.Map && query.ContainsFold(f.key, keyword) {
@@ -131,7 +137,7 @@ func (r *reader) withoutFrequent(keyword string, within *roaring.Bitmap, found *
 	for i := range missing {
 		missing[i] &^= found.rows[i]
 	}
-	return roaring.FromDense(missing, false)
+	return r.bitmap(missing)
 }
 
 // costOfCandidate returns the cost of adding the rows of a term if it contains a keyword.
@@ -225,14 +231,7 @@ func (s *state) contains(t *term, keyword string) bool {
 
 // couldBeInTime reports whether a keyword consists only of characters that times contain.
 func couldBeInTime(keyword string) bool {
-	for i := range len(keyword) {
-		switch c := keyword[i]; {
-		case '0' <= c && c <= '9', c == '-', c == ':', c == 't', c == 'T', c == 'z', c == 'Z':
-		default:
-			return false
-		}
-	}
-	return len(keyword) <= len("2006-01-02T15:04:05Z")
+	return len(keyword) <= len("2006-01-02T15:04:05Z") && strings.Trim(keyword, "0123456789-:tTzZ") == ""
 }
 
 // timesContaining adds the times of a property that contain a keyword. Trigrams do not index times.

@@ -3,6 +3,7 @@ package embedded_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -154,5 +155,54 @@ func TestCostsShowNoSearchesOfOthers(t *testing.T) {
 	}
 	if got := spare(as(t.Context(), "bob"), t, engine, scope, times(100)); got[:4] != "1, <" {
 		t.Errorf("100 searches with the same keyword in a request: %s, want one result", got)
+	}
+}
+
+// TestEqualKeywords checks that a query pays once for a keyword that it contains several times.
+func TestEqualKeywords(t *testing.T) {
+	engine := leakEngine(t, "db", "secretType", 5000)
+	times := func(n int) func(context.Context) (any, error) {
+		return func(ctx context.Context) (any, error) {
+			result, err := engine.Search(ctx, visibility.Everything(), &search.Request{
+				Query: query.Query{Keywords: slices.Repeat([]string{"e", "00"}, n)}, Now: fleetgen.Epoch,
+			})
+			if err != nil {
+				return nil, err
+			}
+			return result.Count, nil
+		}
+	}
+	want := spare(t.Context(), t, engine, visibility.Everything(), times(1))
+	if got := spare(t.Context(), t, engine, visibility.Everything(), times(500)); got != want {
+		t.Errorf("search for two keywords 500 times: %s, want %s as for one time", got, want)
+	}
+}
+
+// TestLastValuesCostAsMuch checks that the cost of a page in an order, and of a completion, does not assume that the
+// matching resources have the first values.
+func TestLastValuesCostAsMuch(t *testing.T) {
+	const searches = 60
+	engine := leakEngine(t, "db", "secretType", 5000)
+	scope := visibilitytest.Scope(t, fleetgen.Policy(1, 1, 0), &user.DefaultInfo{Name: fleetgen.User})
+	for name, ask := range map[string]func(context.Context) error{
+		"order": func(ctx context.Context) error {
+			_, err := engine.Search(ctx, scope, &search.Request{Items: true, Limit: 1, OrderBy: []search.Order{{Property: query.Name}}, Now: fleetgen.Epoch})
+			return err
+		},
+		"completion": func(ctx context.Context) error {
+			_, err := engine.Complete(ctx, scope, &search.CompletionRequest{Property: query.Name, Limit: 1, Now: fleetgen.Epoch})
+			return err
+		},
+	} {
+		ctx, failed := search.WithBudget(t.Context()), 0
+		for range searches {
+			if ask(ctx) != nil {
+				failed++
+			}
+		}
+		// The names of the fleet cost half a millisecond of 20.
+		if failed < searches/4 || failed > searches/2 {
+			t.Errorf("%d of %d requests with the property %s were refused, want those after about 40", failed, searches, name)
+		}
 	}
 }

@@ -175,8 +175,7 @@ func (m *matcher) firstText() position {
 	return m.property.order.search(func(number uint32) bool { return !m.reader.state.terms.at(number).info().number() })
 }
 
-// onlyTimes reports whether all terms except numbers are times whose order by bytes is their order
-// by time.
+// onlyTimes reports whether all terms except numbers are times whose order by bytes is their order by time.
 func (m *matcher) onlyTimes() bool {
 	counts := &m.property.counts
 	return counts[orderTime>>4] > 0 && counts[orderText>>4] == 0 && counts[orderOdd>>4] == 0
@@ -295,8 +294,7 @@ func successor(prefix string) (string, bool) {
 	return prefix[:last] + string([]byte{prefix[last] + 1}), true
 }
 
-// patternPiece returns the part of a pattern to look up by trigrams, or false if trigrams do not
-// apply.
+// patternPiece returns the part of a pattern to look up by trigrams, or false if trigrams do not apply.
 func patternPiece(p *property, c *query.Comparison) (string, bool) {
 	if p.hidden || p.counts[orderTime>>4] > 0 || len(p.keys) > 0 {
 		return "", false

@@ -58,7 +58,7 @@ func (n *naive) found(scope visibility.Scope, q *query.Query, now time.Time, by 
 			case pb == nil:
 				return -1
 			}
-			result := query.CompareLeaves(pa.Leaves[0], pb.Leaves[0])
+			result := query.CompareTexts(query.OrderText(pa.Leaves[0]), query.OrderText(pb.Leaves[0]))
 			if order.Descending {
 				result = -result
 			}

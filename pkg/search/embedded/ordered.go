@@ -53,10 +53,7 @@ func compareKeys(a, b *orderedKey) int {
 			return order
 		}
 	}
-	if !a.pair && !b.pair {
-		return strings.Compare(a.text, b.text)
-	}
-	if a.pair && b.pair && a.key == b.key {
+	if a.pair == b.pair && a.key == b.key {
 		return strings.Compare(a.text, b.text)
 	}
 	return compareJoined(a, b)
@@ -135,8 +132,7 @@ func (o ordered) between(p, q position) int {
 	return n
 }
 
-// search returns the first position for which reached is true. reached must be true for all
-// following positions.
+// search returns the first position for which reached is true. reached must be true for all following positions.
 func (o ordered) search(reached func(number uint32) bool) position {
 	part := sort.Search(len(o), func(i int) bool { return reached(o[i][len(o[i])-1]) })
 	if part == len(o) {
@@ -154,8 +150,7 @@ func (d *dictionary) seek(o ordered, key orderedKey) position {
 	})
 }
 
-// partOf returns the index of the chunk to which a term belongs. The search starts with the chunk
-// first.
+// partOf returns the index of the chunk to which a term belongs. The search starts with the chunk first.
 func (d *dictionary) partOf(o ordered, first int, number uint32) int {
 	return first + sort.Search(len(o)-first-1, func(i int) bool {
 		return d.compareTerms(o[first+i+1][0], number) > 0

@@ -17,8 +17,7 @@ import (
 const (
 	relatedBytes = 40
 	seenCost     = 100
-	// rowsPerKind is the number of rows that can be read in the time in which the rows of a kind
-	// are counted.
+	// rowsPerKind is the number of rows that can be read in the time in which the rows of a kind are counted.
 	rowsPerKind = 100
 )
 
@@ -116,8 +115,7 @@ func (w *walker) reach(origins *roaring.Bitmap) (dense, error) {
 	return reached, nil
 }
 
-// fetch reads the edges of rows into the cache of the processor, so that it waits for their memory
-// only once.
+// fetch reads the edges of rows into the cache of the processor, so that it waits for their memory only once.
 func (w *walker) fetch(rows []uint32) {
 	var touched end
 	for _, number := range rows {
@@ -163,8 +161,7 @@ func (w *walker) countKinds(reached dense, request *search.Request) (map[string]
 	return counts, nil
 }
 
-// byKind groups rows by their kind. It returns up to limit rows of each kind, or all if limit is
-// negative.
+// byKind groups rows by their kind. It returns up to limit rows of each kind, or all if limit is negative.
 func (w *walker) byKind(reached dense, limit int) map[string][]uint32 {
 	byKind := map[string][]uint32{}
 	reached.each(func(number uint32) {

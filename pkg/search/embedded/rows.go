@@ -95,9 +95,6 @@ func (s *state) uid(number uint32) string {
 
 // compareUIDs orders rows by their UIDs, by bytes.
 func (s *state) compareUIDs(a, b uint32) int {
-	if a == b {
-		return 0
-	}
 	ra, rb := s.rows.at(a), s.rows.at(b)
 	ca, cb := s.clusterOf(ra), s.clusterOf(rb)
 	if ca == cb && ra.data[0] > 0 && rb.data[0] > 0 {

@@ -3,6 +3,7 @@ package embedded
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,13 +30,16 @@ type reader struct {
 	scopeID uint64
 	// scopeCost is the cost of reading all rows in the scope, or 0 if it is not known.
 	scopeCost int
-	// keys and times are the numbers of keys of maps and of times of the fleet, if the query has keywords.
-	keys, times int
+	// keys, times and frequent are the numbers of keys of maps, of times and of frequent terms of the fleet, if the query
+	// has keywords.
+	keys, times, frequent int
 	// since is the start of the last turn of the question. ran is the length of its previous turns.
 	since time.Time
 	ran   time.Duration
-	// borrowed contains the buffers that return to the pool when the reader is closed.
+	// borrowed contains the buffers that return to the pool when the reader is closed. free contains those sets of them
+	// that are used again before.
 	borrowed []*[]uint64
+	free     []dense
 
 	// budget is the budget of the request. keywords contains the keywords for which requests have paid.
 	budget   *search.Budget
@@ -51,6 +55,12 @@ var densePool = sync.Pool{New: func() any { return new([]uint64) }}
 // dense returns an empty set for rows or terms below a limit. It is valid until the reader is closed.
 func (r *reader) dense(limit int) dense {
 	words := (limit + 63) / 64
+	if last := len(r.free) - 1; last >= 0 && cap(r.free[last]) >= words {
+		d := r.free[last][:words]
+		r.free = r.free[:last]
+		clear(d)
+		return d
+	}
 	buffer := densePool.Get().(*[]uint64)
 	if cap(*buffer) < words {
 		*buffer = make([]uint64, words+words/8)
@@ -133,12 +143,19 @@ func (u *union) begin() {
 	}
 }
 
-// bitmap returns the union, which must not be changed.
+// bitmap returns the union, which must not be changed. Nothing can be added afterwards.
 func (u *union) bitmap() *roaring.Bitmap {
 	if u.rows == nil {
 		return u.first.asBitmap()
 	}
-	return roaring.FromDense(u.rows, true)
+	u.reader.free = append(u.reader.free, u.spare)
+	return u.reader.bitmap(u.rows)
+}
+
+// bitmap returns the rows of a set, which must not be used afterwards.
+func (r *reader) bitmap(rows dense) *roaring.Bitmap {
+	r.free = append(r.free, rows)
+	return roaring.FromDense(rows, true)
 }
 
 // matches returns the rows in the scope that match a query. They must not be changed.
@@ -160,8 +177,8 @@ func (r *reader) matches(q *query.Query) (*roaring.Bitmap, error) {
 			found.AndNot(unwanted)
 		}
 	}
-	for _, word := range q.Keywords {
-		if word == "" {
+	for i, word := range q.Keywords {
+		if word == "" || slices.Contains(q.Keywords[:i], word) {
 			continue
 		}
 		if err := r.pause(); err != nil {

@@ -13,8 +13,7 @@ import (
 const (
 	rowCost  = 400
 	termCost = 60
-	// sortedBytes is the memory for a row that is sorted. sortKeyBytes is the memory for each of
-	// its keys.
+	// sortedBytes is the memory for a row that is sorted. sortKeyBytes is the memory for each of its keys.
 	sortedBytes, sortKeyBytes = 32, 56
 )
 
@@ -56,10 +55,14 @@ func (o *sorter) add(rows *roaring.Bitmap, by []search.Order, after *token) erro
 		o.offset -= count
 		return nil
 	case len(by) > 0 && by[0].Property == query.Cluster:
-		return o.byCluster(rows, by, after)
-	case len(by) > 0:
-		if p := o.reader.state.walkable(by[0].Property); p != nil && o.costOfWalk(p, count) < count*rowCost {
-			return o.walk(p, rows, by, after)
+		if coarse(len(o.reader.state.clusters))*termCost < count*rowCost {
+			return o.byCluster(rows, by, after)
+		}
+	case len(by) > 0 && o.wanted() < count:
+		if p := o.reader.walkable(by[0].Property); p != nil && o.costOfWalk(p, count) < count*rowCost {
+			if cost, few := costOfTerms(p, count*rowCost); few {
+				return o.walk(p, rows, by, after, cost)
+			}
 		}
 	}
 	return o.sort(rows, by, after)
@@ -83,24 +86,21 @@ func (o *sorter) byCluster(rows *roaring.Bitmap, by []search.Order, after *token
 			group.add(&r.state.clusters[order[0]].rows)
 			order = order[1:]
 		}
-		if after != nil && key.compare(&after.keys[0], by[0].Descending) < 0 {
-			continue
+		err := r.pause()
+		if err == nil && (after == nil || key.compare(&after.keys[0], by[0].Descending) >= 0) {
+			err = o.add(roaring.And(group.bitmap(), rows), by[1:], after.within(key))
 		}
-		if err := o.add(roaring.And(group.bitmap(), rows), by[1:], after.within(key)); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// walkable returns a property if the order of its terms equals the order of rows. Otherwise it
-// returns nil.
-func (s *state) walkable(name string) *property {
-	id, known := s.propertyNames[name]
-	if !known {
-		return nil
-	}
-	if p := s.properties.get(id); p.inKeyOrder() {
+// walkable returns a property if the order of its terms equals the order of rows, and a resource in the scope has it.
+// Otherwise it returns nil.
+func (r *reader) walkable(name string) *property {
+	if p := r.inScope(name); p != nil && p.inKeyOrder() {
 		return p
 	}
 	return nil
@@ -108,14 +108,14 @@ func (s *state) walkable(name string) *property {
 
 // termsOfWalk estimates the number of terms that a walk visits to find rows in a set of count rows.
 func (o *sorter) termsOfWalk(p *property, count int) int {
-	terms := rounded(p.terms())
+	terms := coarse(p.terms())
 	return int(min(float64(terms), float64(terms)*float64(o.wanted())/float64(count)))
 }
 
 // costOfWalk estimates the cost of a walk.
 func (o *sorter) costOfWalk(p *property, count int) int {
 	// All rows with the last value are read.
-	same := coarse(o.reader.state.rows.len()) / rounded(p.terms())
+	same := coarse(o.reader.state.rows.len()) / coarse(p.terms())
 	return o.termsOfWalk(p, count)*termCost + min(count, o.wanted()+same)*rowCost
 }
 
@@ -132,9 +132,9 @@ type walk struct {
 }
 
 // walk adds rows in the order of the terms of a property.
-func (o *sorter) walk(p *property, rows *roaring.Bitmap, by []search.Order, after *token) error {
+func (o *sorter) walk(p *property, rows *roaring.Bitmap, by []search.Order, after *token, cost int) error {
 	r := o.reader
-	if err := r.spend(o.termsOfWalk(p, int(rows.GetCardinality())) * termCost); err != nil {
+	if err := r.spend(cost); err != nil {
 		return err
 	}
 	w := &walk{sorter: o, property: p, rows: rows, dense: r.denseOf(rows), by: by, after: after}
@@ -150,7 +150,14 @@ func (o *sorter) walk(p *property, rows *roaring.Bitmap, by []search.Order, afte
 			return err
 		}
 	}
-	return o.add(w.without(), by[1:], after.within(&sortKey{missing: true}))
+	if o.full() {
+		return nil
+	}
+	rest, err := w.without()
+	if err != nil {
+		return err
+	}
+	return o.add(rest, by[1:], after.within(&sortKey{missing: true}))
 }
 
 // start returns the first position that may contain rows of the page.
@@ -222,7 +229,7 @@ func (w *walk) lead(number uint32) {
 }
 
 // without returns the rows that do not have the property, or have an empty one.
-func (w *walk) without() *roaring.Bitmap {
+func (w *walk) without() (*roaring.Bitmap, error) {
 	r := w.sorter.reader
 	id := r.state.propertyNames[w.property.name]
 	rest := r.denseOf(w.rows)
@@ -232,14 +239,20 @@ func (w *walk) without() *roaring.Bitmap {
 			rest.removeRows(rows)
 			continue
 		}
-		rows.each(func(row uint32) bool {
-			if w.dense.has(row) && r.state.firstTerm(r.state.rows.at(row).data, id) != 0 {
-				rest.clear(row)
-			}
-			return true
-		})
+		own := roaring.And(rows.asBitmap(), w.rows)
+		err := r.spend(int(own.GetCardinality()) * propertyCost)
+		if err == nil {
+			err = r.each(own, func(row uint32) {
+				if r.state.firstTerm(r.state.rows.at(row).data, id) != 0 {
+					rest.clear(row)
+				}
+			})
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
-	return roaring.FromDense(rest, true)
+	return r.bitmap(rest), nil
 }
 
 // sort adds rows by reading their sort keys.

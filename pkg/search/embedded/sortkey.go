@@ -35,15 +35,11 @@ func newSortKey(text string) sortKey {
 
 // compare compares two keys. A missing key comes last in both directions.
 func (k *sortKey) compare(other *sortKey, descending bool) int {
-	if k.missing || other.missing {
-		switch {
-		case k.missing && other.missing:
-			return 0
-		case k.missing:
+	if k.missing != other.missing {
+		if k.missing {
 			return 1
-		default:
-			return -1
 		}
+		return -1
 	}
 	order := cmp.Compare(k.rank, other.rank)
 	if order == 0 {
@@ -68,15 +64,12 @@ func (s *state) sortKey(number uint32, name string) sortKey {
 	if name == query.Cluster {
 		return newSortKey(s.clusterOf(r).name)
 	}
-	id, known := s.propertyNames[name]
-	if !known {
-		return sortKey{missing: true}
+	if id, known := s.propertyNames[name]; known {
+		if first := s.firstTerm(r.data, id); first != 0 {
+			return s.termKey(first)
+		}
 	}
-	first := s.firstTerm(r.data, id)
-	if first == 0 {
-		return sortKey{missing: true}
-	}
-	return s.termKey(first)
+	return sortKey{missing: true}
 }
 
 // termKey returns the sort key of a term.

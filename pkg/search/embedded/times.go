@@ -123,10 +123,5 @@ func remembered(limit int64, holds func(number int64) bool) func(number int64) b
 
 // spansT reports whether a keyword contains characters on both sides of a T.
 func spansT(keyword string) bool {
-	for i := 1; i < len(keyword)-1; i++ {
-		if keyword[i] == 'T' || keyword[i] == 't' {
-			return true
-		}
-	}
-	return false
+	return len(keyword) > 2 && strings.ContainsAny(keyword[1:len(keyword)-1], "tT")
 }

@@ -61,37 +61,14 @@ func (r *root) relateClusters(ctx context.Context, scope visibility.Scope, reque
 	if !found {
 		result.Related = slices.Insert(result.Related, at, search.Related{Kind: clusterKind})
 	}
-	return r.addClusters(ctx, scope, request, result, at, clusters)
-}
-
-// addClusters adds clusters to the related resources of their kind. It adds each cluster once.
-func (r *root) addClusters(ctx context.Context, scope visibility.Scope, request *search.Request, result *search.Result, at int, clusters []search.Item) error {
+	// Reports contain no edges of the clusters themselves, so these are not among the related resources yet.
 	kind := &result.Related[at]
-	var known []search.Item
-	if kind.Count > 0 {
-		again := *request
-		again.Items, again.RelatedItems, again.RelatedLimit, again.RelatedKinds = false, true, unlimited, []string{clusterKind}
-		others, err := r.Engine.Search(ctx, scope, &again)
-		if err != nil {
-			return fmt.Errorf("resources of kind Cluster: %w", err)
-		}
-		for i := range others.Related {
-			known = append(known, others.Related[i].Items...)
-		}
-	}
-	uids := make(map[string]bool, len(known))
-	for i := range known {
-		uids[known[i].UID] = true
-	}
+	kind.Count += len(clusters)
 	matches := map[string][]string{}
 	for i := range result.Items {
 		matches[result.Items[i].Cluster] = append(matches[result.Items[i].Cluster], result.Items[i].UID)
 	}
 	for _, cluster := range clusters {
-		if uids[cluster.UID] {
-			continue
-		}
-		kind.Count++
 		cluster.RelatedTo = matches[cluster.Cluster]
 		if full := request.RelatedLimit >= 0 && len(kind.Items) >= request.RelatedLimit; request.RelatedItems && len(cluster.RelatedTo) > 0 && !full {
 			kind.Items = append(kind.Items, cluster)

@@ -3,6 +3,7 @@ package graphql
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -16,6 +17,7 @@ import (
 	"github.com/gorilla/websocket"
 	graphqlgo "github.com/graph-gophers/graphql-go"
 	graphqlerrors "github.com/graph-gophers/graphql-go/errors"
+	"golang.org/x/sync/semaphore"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/klog/v2"
@@ -73,22 +75,10 @@ type Limits struct {
 }
 
 func (l Limits) withDefaults() Limits {
-	if l.Subscriptions <= 0 {
-		l.Subscriptions = 200
+	return Limits{
+		Subscriptions: cmp.Or(l.Subscriptions, 200), SubscriptionsPerUser: cmp.Or(l.SubscriptionsPerUser, 20),
+		Lifetime: cmp.Or(l.Lifetime, 12*time.Hour), Ping: cmp.Or(l.Ping, 25*time.Second), Recheck: cmp.Or(l.Recheck, time.Minute),
 	}
-	if l.SubscriptionsPerUser <= 0 {
-		l.SubscriptionsPerUser = 20
-	}
-	if l.Lifetime <= 0 {
-		l.Lifetime = 12 * time.Hour
-	}
-	if l.Ping <= 0 {
-		l.Ping = 25 * time.Second
-	}
-	if l.Recheck <= 0 {
-		l.Recheck = time.Minute
-	}
-	return l
 }
 
 type handler struct {
@@ -98,7 +88,7 @@ type handler struct {
 	connections   *quota
 	subscriptions *quota
 	// answering bounds the concurrent queries of all connections.
-	answering semaphore
+	answering *semaphore.Weighted
 }
 
 // New returns the handler of the API. It serves queries by POST (JSON) and GET, and subscriptions over WebSocket
@@ -114,7 +104,7 @@ func New(config Config) (http.Handler, error) {
 		authorizer:    config.Authorizer,
 		connections:   newQuota("connections", limits.Subscriptions, limits.SubscriptionsPerUser),
 		subscriptions: newQuota("subscriptions", limits.Subscriptions, limits.SubscriptionsPerUser),
-		answering:     make(semaphore, maxQueriesInAll),
+		answering:     semaphore.NewWeighted(maxQueriesInAll),
 	}
 	var err error
 	h.schema, err = graphqlgo.ParseSchema(schema, &root{Config: config, subscriptions: h.subscriptions},
@@ -182,7 +172,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// Public servers use this status for requests that they cannot execute.
 		w.WriteHeader(http.StatusUnprocessableEntity)
 	}
-	if err := lists.write(w, answer); err != nil {
+	if err := lists.lists.Write(w, answer); err != nil {
 		klog.FromContext(ctx).V(2).Info("Cannot write a GraphQL response", "err", err)
 	}
 }

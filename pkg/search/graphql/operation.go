@@ -8,6 +8,7 @@ import (
 
 	graphqlgo "github.com/graph-gophers/graphql-go"
 	graphqlerrors "github.com/graph-gophers/graphql-go/errors"
+	"golang.org/x/sync/semaphore"
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search/serving"
@@ -31,11 +32,11 @@ func (s *socket) operate(ctx context.Context, id string, op *operationRequest) f
 	defer cancel()
 	// Acquire the slot of the connection first, so that a connection with many waiting queries does
 	// not hold a shared slot.
-	for _, places := range []semaphore{s.queries, s.answering} {
-		if err := places.acquire(ctx); err != nil {
+	for _, places := range []*semaphore.Weighted{s.queries, s.answering} {
+		if err := places.Acquire(ctx, 1); err != nil {
 			return s.failure(id, queryErrors(failed(serving.Error(ctx, err))))
 		}
-		defer places.release()
+		defer places.Release(1)
 	}
 	ctx, lists := withDeferred(ctx)
 	started := time.Now()
@@ -48,7 +49,7 @@ func (s *socket) operate(ctx context.Context, id string, op *operationRequest) f
 	var message bytes.Buffer
 	if err == nil {
 		message.Write(s.head(id))
-		if err = lists.write(&message, answer); err == nil {
+		if err = lists.lists.Write(&message, answer); err == nil {
 			message.WriteByte('}')
 			s.sendRaw(message.Bytes())
 			return frame{ID: id, Type: operationComplete}

@@ -118,7 +118,7 @@ func (r *root) SearchComplete(ctx context.Context, args struct {
 		}
 		values = completed(completion)
 	}
-	place, err := lists.add(list{texts: values})
+	place, err := lists.add(len(values), func(dst []byte, i int) []byte { return serving.AppendString(dst, values[i]) })
 	if err != nil {
 		return nil, err
 	}
@@ -237,7 +237,7 @@ func (s *relatedResult) Items() (*[]*object, error) { return s.lists.deferItems(
 
 // deferItems adds a list of items and returns its representation.
 func (d *deferred) deferItems(items []search.Item) (*[]*object, error) {
-	place, err := d.add(list{items: items})
+	place, err := d.add(len(items), func(dst []byte, i int) []byte { return appendItem(dst, &items[i]) })
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+	"golang.org/x/sync/semaphore"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/klog/v2"
@@ -48,31 +49,11 @@ type socket struct {
 	writing sync.Mutex
 
 	// queries bounds the concurrent queries of the connection.
-	queries semaphore
+	queries *semaphore.Weighted
 
 	lock       sync.Mutex
-	operations map[string]*running
+	operations map[string]*context.CancelFunc
 	running    wait.Group
-}
-
-// semaphore bounds concurrency.
-type semaphore chan struct{}
-
-// acquire waits for a slot until ctx ends. If it returns no error, the caller must call release.
-func (s semaphore) acquire(ctx context.Context) error {
-	select {
-	case s <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (s semaphore) release() { <-s }
-
-// running is an operation in progress.
-type running struct {
-	cancel context.CancelFunc
 }
 
 // serveSocket serves a connection until the client, the lifetime or the server ends it.
@@ -110,7 +91,7 @@ func (h *handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	s := &socket{
 		handler: h, protocol: protocolNamed(connection.Subprotocol()), connection: connection, cancel: cancel, access: access,
-		operations: map[string]*running{}, queries: make(semaphore, maxQueries),
+		operations: map[string]*context.CancelFunc{}, queries: semaphore.NewWeighted(maxQueries),
 	}
 	s.serve(ctx)
 }
@@ -235,12 +216,11 @@ func (s *socket) start(ctx context.Context, message *frame) (code int, reason st
 		return closeBadMessage, "Invalid message"
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	this := &running{cancel: cancel}
 	s.lock.Lock()
 	_, duplicate := s.operations[message.ID]
 	full := len(s.operations) >= maxOperations
 	if !duplicate && !full {
-		s.operations[message.ID] = this
+		s.operations[message.ID] = &cancel
 	}
 	s.lock.Unlock()
 	switch {
@@ -256,7 +236,7 @@ func (s *socket) start(ctx context.Context, message *frame) (code int, reason st
 		defer cancel()
 		last := s.operate(ctx, message.ID, &op)
 		s.lock.Lock()
-		stopped := s.operations[message.ID] != this
+		stopped := s.operations[message.ID] != &cancel
 		if !stopped {
 			delete(s.operations, message.ID)
 		}
@@ -273,8 +253,8 @@ func (s *socket) start(ctx context.Context, message *frame) (code int, reason st
 func (s *socket) stop(id string) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	if o := s.operations[id]; o != nil {
-		o.cancel()
+	if cancel := s.operations[id]; cancel != nil {
+		(*cancel)()
 		delete(s.operations, id)
 	}
 }

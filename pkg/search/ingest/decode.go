@@ -113,7 +113,8 @@ type decoder struct {
 	// names contains the names of the properties, and relations the types of the added edges. Engines keep data for
 	// each of them.
 	names, relations map[string]struct{}
-	scratch          []byte
+	// name is the last name of a field, and scratch the last text with escapes.
+	name, scratch []byte
 	// resources, edges and values count the parts of the report so far.
 	resources, edges, values int
 	// held is the approximate memory of the report. announced is the part of it that was passed to
@@ -136,19 +137,19 @@ func (d *decoder) body() error {
 	default:
 		return d.shape("the report must be a JSON object")
 	}
-	err := d.fields(func(name field) error {
-		switch name {
-		case fieldClearAll:
+	err := d.fields(func(name []byte) error {
+		switch string(name) {
+		case "clearall":
 			return d.clearAll()
-		case fieldAddResources:
+		case "addresources":
 			return d.list(func() error { return d.resource(&d.add) })
-		case fieldUpdateResources:
+		case "updateresources":
 			return d.list(func() error { return d.resource(&d.update) })
-		case fieldDeleteResources:
+		case "deleteresources":
 			return d.list(d.deletion)
-		case fieldAddEdges:
+		case "addedges":
 			return d.list(func() error { return d.edge(&d.report.AddEdges, &d.addEdge) })
-		case fieldDeleteEdges:
+		case "deleteedges":
 			return d.list(func() error { return d.edge(&d.report.DeleteEdges, &d.deleteEdge) })
 		}
 		return d.skip()
@@ -184,15 +185,15 @@ func (d *decoder) resource(refused *refusals) error {
 	var uid, kind, plural string
 	var properties, internal query.Properties
 	problem := "properties are missing"
-	err := d.fields(func(name field) (err error) {
-		switch name {
-		case fieldUID:
+	err := d.fields(func(name []byte) (err error) {
+		switch string(name) {
+		case "uid":
 			uid, err = d.uid()
-		case fieldKind:
+		case "kind":
 			kind, err = d.word(kindBytes)
-		case fieldResourceString:
+		case "resourcestring":
 			plural, err = d.word(identityBytes)
-		case fieldProperties:
+		case "properties":
 			properties, problem, err = d.properties()
 		default:
 			err = d.skip()
@@ -291,8 +292,8 @@ func (d *decoder) deletion() error {
 		return err
 	}
 	var uid string
-	err := d.fields(func(name field) (err error) {
-		if name != fieldUID {
+	err := d.fields(func(name []byte) (err error) {
+		if string(name) != "uid" {
 			return d.skip()
 		}
 		uid, err = d.uid()
@@ -314,17 +315,17 @@ func (d *decoder) edge(edges *[]search.Edge, refused *refusals) error {
 		return err
 	}
 	var edge search.Edge
-	err := d.fields(func(name field) (err error) {
-		switch name {
-		case fieldSourceUID:
+	err := d.fields(func(name []byte) (err error) {
+		switch string(name) {
+		case "sourceuid":
 			edge.SourceUID, err = d.uid()
-		case fieldDestUID:
+		case "destuid":
 			edge.DestUID, err = d.uid()
-		case fieldSourceKind:
+		case "sourcekind":
 			edge.SourceKind, err = d.word(kindBytes)
-		case fieldDestKind:
+		case "destkind":
 			edge.DestKind, err = d.word(kindBytes)
-		case fieldEdgeType:
+		case "edgetype":
 			edge.Type, err = d.word(relationBytes)
 		default:
 			err = d.skip()

@@ -52,45 +52,6 @@ func (w *window) Read(p []byte) (int, error) {
 	return 0, w.err
 }
 
-// field is a field of a report, a resource or an edge.
-type field uint8
-
-const (
-	fieldUnknown field = iota
-	fieldClearAll
-	fieldAddResources
-	fieldUpdateResources
-	fieldDeleteResources
-	fieldAddEdges
-	fieldDeleteEdges
-	fieldKind
-	fieldUID
-	fieldResourceString
-	fieldProperties
-	fieldSourceUID
-	fieldDestUID
-	fieldSourceKind
-	fieldDestKind
-	fieldEdgeType
-)
-
-// fields contains the usual spelling and the lower-case spelling of each name.
-var fields = map[string]field{
-	"clearAll": fieldClearAll, "clearall": fieldClearAll,
-	"addResources": fieldAddResources, "addresources": fieldAddResources,
-	"updateResources": fieldUpdateResources, "updateresources": fieldUpdateResources,
-	"deleteResources": fieldDeleteResources, "deleteresources": fieldDeleteResources,
-	"addEdges": fieldAddEdges, "addedges": fieldAddEdges,
-	"deleteEdges": fieldDeleteEdges, "deleteedges": fieldDeleteEdges,
-	"kind": fieldKind, "uid": fieldUID, "properties": fieldProperties,
-	"resourceString": fieldResourceString, "resourcestring": fieldResourceString,
-	"SourceUID": fieldSourceUID, "sourceuid": fieldSourceUID,
-	"DestUID": fieldDestUID, "destuid": fieldDestUID,
-	"SourceKind": fieldSourceKind, "sourcekind": fieldSourceKind,
-	"DestKind": fieldDestKind, "destkind": fieldDestKind,
-	"EdgeType": fieldEdgeType, "edgetype": fieldEdgeType,
-}
-
 // open enters an object or a list.
 func (d *decoder) open() error {
 	if _, err := d.json.ReadToken(); err != nil {
@@ -99,40 +60,33 @@ func (d *decoder) open() error {
 	return nil
 }
 
-// fields reads an object. It calls read with the name of each field to read its value.
-func (d *decoder) fields(read func(name field) error) error {
+// fields reads an object. It calls read with the name of each field, in lower case, to read its value. The name is valid
+// until the next read.
+func (d *decoder) fields(read func(name []byte) error) error {
 	if err := d.open(); err != nil {
 		return err
 	}
-	for {
-		name, more, err := d.next()
-		if err != nil || !more {
+	for d.json.PeekKind() != '}' {
+		raw, err := d.json.ReadValue()
+		if err != nil {
+			return d.failed(err)
+		}
+		name, err := d.unquote(raw)
+		if err != nil {
 			return err
 		}
-		if err := read(name); err != nil {
+		// Longer names are unknown.
+		d.name = append(d.name[:0], name[:min(len(name), wordBytes)]...)
+		for i, c := range d.name {
+			if 'A' <= c && c <= 'Z' {
+				d.name[i] = c + 'a' - 'A'
+			}
+		}
+		if err := read(d.name); err != nil {
 			return err
 		}
 	}
-}
-
-// next reads the name of the next field of an object, or the end of the object.
-func (d *decoder) next() (name field, more bool, err error) {
-	if d.json.PeekKind() == '}' {
-		return fieldUnknown, false, d.open()
-	}
-	raw, err := d.json.ReadValue()
-	if err != nil {
-		return fieldUnknown, false, d.failed(err)
-	}
-	text, err := d.unquote(raw)
-	if err != nil {
-		return fieldUnknown, false, err
-	}
-	name, found := fields[string(text)]
-	if !found && len(text) <= len("resourceString") {
-		name = fields[string(bytes.ToLower(text))]
-	}
-	return name, true, nil
+	return d.open()
 }
 
 // list reads a list of objects. null is an empty list.

@@ -84,13 +84,12 @@ func (e *Engine) Apply(ctx context.Context, report *search.Report) (_ *search.Ap
 	if err != nil {
 		return nil, fmt.Errorf("report of cluster %s: %w", report.Cluster, err)
 	}
-	e.merges.add(ctx, len(a.changed))
 	return &a.applied, nil
 }
 
 // apply waits until the report has been applied. Meanwhile it applies groups of reports.
 func (e *Engine) apply(ctx context.Context, a *application) error {
-	ctx, cancel := context.WithTimeout(ctx, e.options.ApplyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	e.reports.add(a)
 	for {
@@ -110,20 +109,13 @@ func (e *Engine) apply(ctx context.Context, a *application) error {
 // effect.
 func (a *application) encode() error {
 	put := a.report.Put
-	resources := make([]resource, len(put))
-	err := inParallel(len(put), func(i int) (err error) {
-		if resources[i], err = a.engine.hash.newResource(a.report.Cluster, &put[i]); err != nil {
-			return fmt.Errorf("resource %s: %w", put[i].UID, err)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
 	a.reported = make(map[int64]*resource, len(put))
 	a.order = make([]int64, 0, len(put))
-	for i := range resources {
-		r := &resources[i]
+	for i := range put {
+		r, err := a.engine.hash.newResource(a.report.Cluster, &put[i])
+		if err != nil {
+			return fmt.Errorf("resource %s: %w", put[i].UID, err)
+		}
 		if _, twice := a.reported[r.rid]; !twice {
 			a.order = append(a.order, r.rid)
 		}
@@ -144,7 +136,7 @@ func (a *application) readExisting(context.Context) error {
 	if a.created {
 		return nil
 	}
-	statement := "SELECT rid, digest, class FROM " + a.engine.table("resources") + " WHERE cluster = $1"
+	statement := "SELECT rid, digest, class FROM " + table("resources") + " WHERE cluster = $1"
 	args := []any{a.cluster}
 	if !a.report.Full {
 		rids := make([]int64, 0, len(a.order)+len(a.report.Delete))
@@ -193,12 +185,12 @@ func (a *application) compare(context.Context) error {
 	a.readBefore()
 	a.readEdges()
 	a.readFormer()
-	return inParallel(len(a.changed), func(i int) error {
+	for i := range a.changed {
 		if c := &a.changed[i]; c.after != nil {
 			c.columns = a.engine.hash.columns(c.after)
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // gone returns the stored resources that the report deletes, in a deterministic order.
@@ -249,7 +241,7 @@ func (a *application) readBefore() {
 		}
 		c.before = &resource{uid: c.uid, rid: rid, properties: properties, doc: doc}
 		return nil
-	}, "SELECT rid, uid, doc FROM "+a.engine.table("resources")+" WHERE cluster = $1 AND rid = ANY($2)", a.cluster, rids)
+	}, "SELECT rid, uid, doc FROM "+table("resources")+" WHERE cluster = $1 AND rid = ANY($2)", a.cluster, rids)
 }
 
 // store writes what does not contain the version.
@@ -257,10 +249,10 @@ func (a *application) store(ctx context.Context) error {
 	if err := a.count(); err != nil {
 		return err
 	}
-	if err := a.facets.store(ctx, a.pipeline, a.engine, a.cluster, a.created); err != nil {
+	if err := a.facets.store(ctx, a.pipeline, a.cluster); err != nil {
 		return err
 	}
-	if err := a.tokens.store(ctx, a.pipeline, a.engine, a.cluster, a.created); err != nil {
+	if err := a.tokens.store(ctx, a.pipeline, a.cluster); err != nil {
 		return err
 	}
 	if err := a.storeEdges(ctx); err != nil {
@@ -279,13 +271,13 @@ func (a *application) removeOld() {
 		}
 	}
 	if len(rids) > 0 {
-		a.pipeline.add("removing resources", "DELETE FROM "+a.engine.table("resources")+" WHERE cluster = $1 AND rid = ANY($2)", a.cluster, rids)
+		a.pipeline.add("removing resources", "DELETE FROM "+table("resources")+" WHERE cluster = $1 AND rid = ANY($2)", a.cluster, rids)
 	}
 }
 
 // publish writes the rows that contain the version.
 func (a *application) publish(ctx context.Context) error {
-	e, version := a.engine, int64(a.applied.Version)
+	version := int64(a.applied.Version)
 	if err := a.insertResources(ctx, version); err != nil {
 		return err
 	}
@@ -294,10 +286,10 @@ func (a *application) publish(ctx context.Context) error {
 	}
 	a.classes.store(a, version)
 	if a.removed {
-		a.pipeline.add("removing the cluster", "DELETE FROM "+e.table("clusters")+" WHERE id = $1", a.cluster)
+		a.pipeline.add("removing the cluster", "DELETE FROM "+table("clusters")+" WHERE id = $1", a.cluster)
 		return nil
 	}
-	a.pipeline.add("storing the cluster", "UPDATE "+e.table("clusters")+` SET hub = $2, resources = $3, edges = $4, reported = CASE WHEN $7 THEN $5 ELSE reported END,
+	a.pipeline.add("storing the cluster", "UPDATE "+table("clusters")+` SET hub = $2, resources = $3, edges = $4, reported = CASE WHEN $7 THEN $5 ELSE reported END,
 		changed = CASE WHEN changed = 0 OR hub <> $2 THEN $6 ELSE changed END WHERE id = $1`,
 		a.cluster, a.report.Hub, a.applied.Resources, a.applied.Edges, a.report.Time, version, !a.report.Time.IsZero())
 	return nil
@@ -317,7 +309,7 @@ func (a *application) insertResources(ctx context.Context, version int64) error 
 		c := put[i]
 		return []any{
 			a.cluster, c.rid, c.class, version, c.after.digest, c.columns.created, c.columns.createdOther, escape(c.uid),
-			c.columns.name, c.columns.nameKey, c.after.doc, c.columns.terms, c.columns.words, c.after.storedInternal(),
+			c.columns.name, c.columns.nameKey(), c.after.doc, c.columns.terms, c.columns.words, c.after.storedInternal(),
 		}
 	})
 }

@@ -93,7 +93,7 @@ func (d *database) read(ctx context.Context, look func(*view) error, use func(*v
 		// read the whole catalog again.
 		refreshing, cancel := d.refreshing(ctx)
 		defer cancel()
-		if err := d.catalog.refresh(refreshing, d.engine, connection); err != nil {
+		if err := d.catalog.refresh(refreshing, connection); err != nil {
 			return fmt.Errorf("reading classes: %w", err)
 		}
 		v.version, v.classes, v.resources = d.catalog.version, d.catalog.classes, d.catalog.resources
@@ -116,14 +116,14 @@ func (e *Engine) rollBack(ctx context.Context, connection *pgxpool.Conn) error {
 const rollBackTimeout = 5 * time.Second
 
 // refresh starts a transaction and reads the changes since the last refresh, in one round trip.
-func (c *catalog) refresh(ctx context.Context, e *Engine, connection *pgxpool.Conn) error {
+func (c *catalog) refresh(ctx context.Context, connection *pgxpool.Conn) error {
 	if c.clusters == nil {
 		c.forget()
 	}
-	version, expired, err := c.readSince(ctx, e, connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+	version, expired, err := c.readSince(ctx, connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 	if err == nil && expired {
 		c.forget()
-		version, _, err = c.readSince(ctx, e, connection, "SELECT 1")
+		version, _, err = c.readSince(ctx, connection, "SELECT 1")
 	}
 	if err != nil {
 		// The catalog may contain only some of the changes.
@@ -143,12 +143,12 @@ func (c *catalog) forget() {
 
 // readSince reads the changes since the version of the catalog. If that version is no longer known,
 // expired is true, and the catalog is invalid.
-func (c *catalog) readSince(ctx context.Context, e *Engine, connection *pgxpool.Conn, first string) (version int64, expired bool, err error) {
+func (c *catalog) readSince(ctx context.Context, connection *pgxpool.Conn, first string) (version int64, expired bool, err error) {
 	batch := &pgx.Batch{}
 	batch.Queue(first)
-	batch.Queue("SELECT version, trimmed, hub_classes, (SELECT count(*) FROM " + e.table("clusters") + ") FROM " + e.table("meta"))
-	batch.Queue("SELECT id, name FROM "+e.table("clusters")+" WHERE changed > $1", c.version)
-	batch.Queue("SELECT cluster, id, hub, shape, n FROM "+e.table("classes")+" WHERE changed > $1", c.version)
+	batch.Queue("SELECT version, trimmed, hub_classes, (SELECT count(*) FROM " + table("clusters") + ") FROM " + table("meta"))
+	batch.Queue("SELECT id, name FROM "+table("clusters")+" WHERE changed > $1", c.version)
+	batch.Queue("SELECT cluster, id, hub, shape, n FROM "+table("classes")+" WHERE changed > $1", c.version)
 	results := connection.SendBatch(ctx, batch)
 	defer func() {
 		if closeErr := results.Close(); err == nil {

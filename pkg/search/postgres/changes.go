@@ -3,13 +3,13 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
@@ -41,37 +41,26 @@ func (n *news) announce() {
 }
 
 // channel returns the name of the notification channel.
-func (e *Engine) channel() string { return e.options.Schema + "_version" }
+func (e *Engine) channel() string { return schema + "_version" }
 
 // listen listens for notifications until ctx ends. It reconnects with backoff. Waiting callers also
 // poll, so a lost notification only causes a delay.
 func (e *Engine) listen(ctx context.Context) {
 	logger := klog.FromContext(ctx).WithName("search-postgres")
 	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 30 * time.Second}
-	delay := backoff
-	for ctx.Err() == nil {
-		connected, err := e.listenOnce(ctx)
-		if ctx.Err() != nil {
-			return
+	_ = backoff.DelayWithReset(clock.RealClock{}, time.Minute).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		if err := e.listenOnce(ctx); ctx.Err() == nil {
+			logger.Error(err, "Lost the connection that listens for changes of the search database; connecting again")
 		}
-		if connected {
-			delay = backoff
-		}
-		pause := delay.Step()
-		logger.Error(err, "Lost the connection that listens for changes of the search database", "retry", pause)
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
-	}
+		return false, nil
+	})
 }
 
 // listenOnce listens on a separate connection until the connection fails.
-func (e *Engine) listenOnce(ctx context.Context) (connected bool, err error) {
-	config := e.primary.pool.Config().ConnConfig.Copy()
-	connection, err := pgx.ConnectConfig(ctx, config)
+func (e *Engine) listenOnce(ctx context.Context) error {
+	connection, err := pgx.ConnectConfig(ctx, e.primary.pool.Config().ConnConfig)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
@@ -79,13 +68,13 @@ func (e *Engine) listenOnce(ctx context.Context) (connected bool, err error) {
 		_ = connection.Close(closing)
 	}()
 	if _, err := connection.Exec(ctx, "LISTEN "+pgx.Identifier{e.channel()}.Sanitize()); err != nil {
-		return false, err
+		return err
 	}
 	for {
 		// There may have been changes while no connection listened.
 		e.news.announce()
 		if _, err := connection.WaitForNotification(ctx); err != nil {
-			return true, err
+			return err
 		}
 	}
 }
@@ -102,15 +91,12 @@ func (e *Engine) Changes(ctx context.Context, after search.Position, most, bytes
 		case len(changes) > 0:
 			return changes, position, nil
 		}
-		timer := time.NewTimer(e.options.PollInterval)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return nil, position, nil
 		case <-next:
-		case <-timer.C:
+		case <-time.After(e.options.PollInterval):
 		}
-		timer.Stop()
 	}
 }
 
@@ -124,7 +110,7 @@ func (e *Engine) changesNow(ctx context.Context, after search.Position, most, by
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err = pgx.BeginTxFunc(ctx, e.primary.pool, options, func(tx pgx.Tx) error {
 		var version, trimmed int64
-		if err := tx.QueryRow(ctx, "SELECT version, trimmed FROM "+e.table("meta")).Scan(&version, &trimmed); err != nil {
+		if err := tx.QueryRow(ctx, "SELECT version, trimmed FROM "+table("meta")).Scan(&version, &trimmed); err != nil {
 			return err
 		}
 		if after.Version > uint64(version) || after.Version < uint64(trimmed) {
@@ -145,7 +131,7 @@ func (e *Engine) changesNow(ctx context.Context, after search.Position, most, by
 // readChanges reads changes after a position. It returns the position of the next one, or nil if there is none.
 func (e *Engine) readChanges(ctx context.Context, tx pgx.Tx, after search.Position, most, bytes int) (changes []search.Change, next *search.Position, err error) {
 	// The change after the last one decides the new position.
-	rows, err := tx.Query(ctx, "SELECT version, seq, cluster, hub, uid, before, after, internal FROM "+e.table("changes")+
+	rows, err := tx.Query(ctx, "SELECT version, seq, cluster, hub, uid, before, after, internal FROM "+table("changes")+
 		" WHERE (version, seq) >= ($1, $2) ORDER BY version, seq LIMIT $3", int64(after.Version)+1, after.Part, most+1)
 	if err != nil {
 		return nil, nil, err
@@ -191,19 +177,12 @@ func decoded(doc *string) (query.Properties, error) {
 // trimRegularly removes old changes until ctx ends.
 func (e *Engine) trimRegularly(ctx context.Context) {
 	logger := klog.FromContext(ctx).WithName("search-postgres")
-	for {
-		// The jitter prevents that servers that started together also trim together.
-		pause := time.NewTimer(e.options.TrimInterval + rand.N(e.options.TrimInterval/4+1))
-		select {
-		case <-ctx.Done():
-			pause.Stop()
-			return
-		case <-pause.C:
-		}
+	// The jitter keeps servers that started together from trimming together.
+	wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
 		if err := e.trim(ctx); err != nil && ctx.Err() == nil {
 			logger.Error(err, "Cannot remove old changes of the search database; trying again")
 		}
-	}
+	}, e.options.TrimInterval, 0.25, true)
 }
 
 // trim removes changes older than the versions to keep, and classes that have been empty since
@@ -211,24 +190,24 @@ func (e *Engine) trimRegularly(ctx context.Context) {
 func (e *Engine) trim(ctx context.Context) error {
 	return pgx.BeginFunc(ctx, e.writes, func(tx pgx.Tx) error {
 		var first bool
-		if err := tx.QueryRow(ctx, "SELECT pg_try_advisory_xact_lock($1)", lockKey(e.options.Schema, "trim", "")).Scan(&first); err != nil || !first {
+		if err := tx.QueryRow(ctx, "SELECT pg_try_advisory_xact_lock($1)", lockKey("trim", "")).Scan(&first); err != nil || !first {
 			return err
 		}
 		var version, trimmed int64
-		if err := tx.QueryRow(ctx, "SELECT version, trimmed FROM "+e.table("meta")).Scan(&version, &trimmed); err != nil {
+		if err := tx.QueryRow(ctx, "SELECT version, trimmed FROM "+table("meta")).Scan(&version, &trimmed); err != nil {
 			return err
 		}
 		horizon := version - int64(e.options.KeepChanges)
 		if horizon <= trimmed {
 			return nil
 		}
-		if _, err := tx.Exec(ctx, "DELETE FROM "+e.table("changes")+" WHERE version <= $1", horizon); err != nil {
+		if _, err := tx.Exec(ctx, "DELETE FROM "+table("changes")+" WHERE version <= $1", horizon); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, "DELETE FROM "+e.table("classes")+" WHERE n = 0 AND changed <= $1", horizon); err != nil {
+		if _, err := tx.Exec(ctx, "DELETE FROM "+table("classes")+" WHERE n = 0 AND changed <= $1", horizon); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, "UPDATE "+e.table("meta")+" SET trimmed = $1", horizon)
+		_, err := tx.Exec(ctx, "UPDATE "+table("meta")+" SET trimmed = $1", horizon)
 		return err
 	})
 }

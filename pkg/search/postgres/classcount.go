@@ -70,7 +70,7 @@ func (a *application) readClasses(column string, values []int64) {
 		}
 		a.classes.byID[one.id] = one
 		return nil
-	}, "SELECT id, hub, shape, digest, n FROM "+a.engine.table("classes")+" WHERE cluster = $1 AND "+column+" = ANY($2)", a.cluster, values)
+	}, "SELECT id, hub, shape, digest, n FROM "+table("classes")+" WHERE cluster = $1 AND "+column+" = ANY($2)", a.cluster, values)
 }
 
 // findClasses reads the classes of the shapes that no previous resource has.
@@ -113,7 +113,7 @@ func (a *application) createClasses(context.Context) error {
 		}
 		a.classes.byID[one.id] = one
 		return nil
-	}, "SELECT nextval($1::regclass) FROM generate_series(1, $2)", a.engine.table("class_ids"), len(fresh))
+	}, "SELECT nextval($1::regclass) FROM generate_series(1, $2)", table("class_ids"), len(fresh))
 	return nil
 }
 
@@ -159,11 +159,11 @@ func (c *classCounts) store(a *application, version int64) {
 	if len(ids) == 0 {
 		return
 	}
-	a.pipeline.add("storing classes", "INSERT INTO "+a.engine.table("classes")+` AS c (cluster, changed, id, hub, shape, digest, n)
+	a.pipeline.add("storing classes", "INSERT INTO "+table("classes")+` AS c (cluster, changed, id, hub, shape, digest, n)
 		SELECT $1, $2, * FROM unnest($3::bigint[], $4::boolean[], $5::text[], $6::bigint[], $7::bigint[])
 		ON CONFLICT (cluster, id) DO UPDATE SET n = c.n + excluded.n, changed = excluded.changed`,
 		a.cluster, version, ids, hubs, shapes, digests, more)
 	if hubClasses {
-		a.pipeline.add("storing classes", "UPDATE "+a.engine.table("meta")+" SET hub_classes = $1", version)
+		a.pipeline.add("storing classes", "UPDATE "+table("meta")+" SET hub_classes = $1", version)
 	}
 }

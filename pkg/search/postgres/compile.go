@@ -270,7 +270,7 @@ type value struct {
 // comparisons are patterns, the database filters the values.
 func (v *view) values(ctx context.Context, s *selection, property string, comparisons []*query.Comparison, clusters int) ([]value, error) {
 	b := &builder{engine: v.engine}
-	statement := "SELECT DISTINCT leaf, pair, key, value FROM " + v.engine.table("facets") + " WHERE property = " + b.arg(v.engine.hash.property(property))
+	statement := "SELECT DISTINCT leaf, pair, key, value FROM " + table("facets") + " WHERE property = " + b.arg(v.engine.hash.property(property))
 	if len(s.clusters) < clusters {
 		statement += " AND cluster = ANY(" + b.arg(s.clusterIDs()) + "::integer[])"
 	}

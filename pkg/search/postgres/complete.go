@@ -139,40 +139,17 @@ func (v *values) completion(limit int) *search.Completion {
 		texts = append(texts, text)
 	}
 	completion.Numbers, completion.Times = !v.notNumber, !v.notTime
+	slices.SortFunc(texts, compareValues)
 	if completion.Numbers || completion.Times {
-		completion.Min, completion.Max = slices.MinFunc(texts, compareValues), slices.MaxFunc(texts, compareValues)
+		completion.Min, completion.Max = texts[0], texts[len(texts)-1]
 	}
 	if limit >= 0 && limit < len(texts) {
-		texts, completion.More = first(texts, limit), true
+		texts, completion.More = texts[:limit], true
 	}
-	slices.SortFunc(texts, compareValues)
 	for _, text := range texts {
 		completion.Values = append(completion.Values, search.ValueCount{Value: text, Count: *v.counts[text]})
 	}
 	return completion
-}
-
-// first returns the first values in sorted order.
-func first(texts []string, limit int) []string {
-	const spare = 4
-	kept := make([]string, 0, limit*spare+1)
-	var last string
-	full := false
-	for _, text := range texts {
-		if full && compareValues(text, last) >= 0 {
-			continue
-		}
-		if kept = append(kept, text); len(kept) > limit*spare {
-			slices.SortFunc(kept, compareValues)
-			kept = kept[:limit]
-			full = limit > 0
-			if full {
-				last = kept[limit-1]
-			}
-		}
-	}
-	slices.SortFunc(kept, compareValues)
-	return kept[:limit]
 }
 
 // compareValues orders numbers by value and before other texts, and other texts by bytes.
@@ -247,7 +224,7 @@ func (c *condition) addFacets(ctx context.Context, v *view, gathered *values, cl
 	property := v.engine.hash.property(gathered.property)
 	var pairs, others bool
 	err := v.tx.QueryRow(ctx, "SELECT coalesce(bool_or(type = $2), false), coalesce(bool_or(type <> $2), false) FROM "+
-		v.engine.table("properties")+" WHERE property = $1", property, int16(query.Map)).Scan(&pairs, &others)
+		table("properties")+" WHERE property = $1", property, int16(query.Map)).Scan(&pairs, &others)
 	if err != nil {
 		return err
 	}
@@ -268,7 +245,7 @@ func (c *condition) addGrouped(ctx context.Context, v *view, gathered *values, t
 	if len(clusters) < c.clusters {
 		where += " AND cluster = ANY(" + b.arg(clusters) + "::integer[])"
 	}
-	statement := "SELECT text, n FROM (SELECT " + text + " AS text, sum(n)::bigint AS n FROM " + v.engine.table("facets") +
+	statement := "SELECT text, n FROM (SELECT " + text + " AS text, sum(n)::bigint AS n FROM " + table("facets") +
 		" WHERE " + where + " GROUP BY leaf) grouped"
 	if gathered.prefix != "" {
 		statement += " WHERE lower(text) LIKE " + b.arg(likeText.Replace(escape(gathered.prefix))+"%")

@@ -32,8 +32,8 @@ func (a *application) readEdges() {
 	if a.created || !a.report.Full && len(changes)+a.applied.Deleted == 0 {
 		return
 	}
-	table := a.engine.table("edges")
-	statement := "SELECT source, dest, type FROM " + table + " WHERE cluster = $1"
+	edges := table("edges")
+	statement := "SELECT source, dest, type FROM " + edges + " WHERE cluster = $1"
 	args := []any{a.cluster}
 	if !a.report.Full {
 		var rids []int64
@@ -42,8 +42,8 @@ func (a *application) readEdges() {
 		}
 		sources, dests, relations := columnsOf(changes)
 		statement += ` AND source = ANY($2)
-			UNION SELECT source, dest, type FROM ` + table + ` WHERE cluster = $1 AND dest = ANY($2)
-			UNION SELECT e.source, e.dest, e.type FROM ` + table + ` e, unnest($3::bigint[], $4::bigint[], $5::text[]) r(source, dest, type)
+			UNION SELECT source, dest, type FROM ` + edges + ` WHERE cluster = $1 AND dest = ANY($2)
+			UNION SELECT e.source, e.dest, e.type FROM ` + edges + ` e, unnest($3::bigint[], $4::bigint[], $5::text[]) r(source, dest, type)
 			WHERE e.cluster = $1 AND e.source = r.source AND e.dest = r.dest AND e.type = r.type`
 		args = append(args, rids, sources, dests, relations)
 	}
@@ -122,7 +122,7 @@ func (a *application) storeEdges(ctx context.Context) error {
 	}
 	if len(gone) > 0 {
 		sources, dests, relations := columnsOf(gone)
-		a.pipeline.add("removing edges", "DELETE FROM "+a.engine.table("edges")+` e USING unnest($2::bigint[], $3::bigint[], $4::text[]) g(source, dest, type)
+		a.pipeline.add("removing edges", "DELETE FROM "+table("edges")+` e USING unnest($2::bigint[], $3::bigint[], $4::text[]) g(source, dest, type)
 			WHERE e.cluster = $1 AND e.source = g.source AND e.dest = g.dest AND e.type = g.type`, a.cluster, sources, dests, relations)
 	}
 	// Inserts are faster in the order of the index.

@@ -30,7 +30,6 @@ type Engine struct {
 	turn     atomic.Uint32
 
 	news   news
-	merges *merges
 	stop   context.CancelFunc
 	ended  sync.WaitGroup
 	closed sync.Once
@@ -49,7 +48,7 @@ func Open(ctx context.Context, options Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("search on PostgreSQL: %w", err)
 	}
-	e := &Engine{options: options, merges: newMerges(), reports: queue{busy: map[string]bool{}}}
+	e := &Engine{options: options, reports: queue{busy: map[string]bool{}}}
 	if err := e.connect(ctx); err != nil {
 		return nil, fmt.Errorf("search on PostgreSQL: %w", classified(err))
 	}
@@ -62,7 +61,6 @@ func Open(ctx context.Context, options Options) (*Engine, error) {
 	e.ended.Go(func() { options.Reach.run(background) })
 	e.ended.Go(func() { e.listen(background) })
 	e.ended.Go(func() { e.trimRegularly(background) })
-	e.ended.Go(func() { e.mergeRegularly(background) })
 	for _, r := range e.replicas {
 		e.ended.Go(func() { r.follow(background) })
 	}
@@ -90,15 +88,18 @@ func (e *Engine) disconnect() {
 	e.writes.Close()
 	for _, r := range e.replicas {
 		r.pool.Close()
+		if r.checks != nil {
+			r.checks.Close()
+		}
 	}
 }
 
 func (e *Engine) prepare(ctx context.Context) error {
 	if err := e.migrate(ctx); err != nil {
-		return fmt.Errorf("migrating the schema %s: %w", e.options.Schema, err)
+		return fmt.Errorf("migrating the schema %s: %w", schema, err)
 	}
-	if err := e.writes.QueryRow(ctx, "SELECT secret FROM "+e.table("meta")).Scan(&e.hash.secret); err != nil {
-		return fmt.Errorf("reading the schema %s: %w", e.options.Schema, err)
+	if err := e.writes.QueryRow(ctx, "SELECT secret FROM "+table("meta")).Scan(&e.hash.secret); err != nil {
+		return fmt.Errorf("reading the schema %s: %w", schema, err)
 	}
 	if len(e.hash.secret) == 0 {
 		return errors.New("the database has no secret")
@@ -109,14 +110,6 @@ func (e *Engine) prepare(ctx context.Context) error {
 	var err error
 	e.tokens, err = search.NewTokens(key.Sum(nil))
 	return err
-}
-
-// Ping checks the connection to the database.
-func (e *Engine) Ping(ctx context.Context) error {
-	if err := e.primary.pool.Ping(ctx); err != nil {
-		return fmt.Errorf("search on PostgreSQL: %w", err)
-	}
-	return nil
 }
 
 // Close implements search.Engine. It waits for calls in progress.
@@ -133,7 +126,7 @@ func (e *Engine) Close() error {
 func (e *Engine) Version(ctx context.Context) (_ uint64, err error) {
 	defer observe("version", time.Now(), &err)
 	var version int64
-	if err := e.primary.pool.QueryRow(ctx, "SELECT version FROM "+e.table("meta")).Scan(&version); err != nil {
+	if err := e.primary.pool.QueryRow(ctx, "SELECT version FROM "+table("meta")).Scan(&version); err != nil {
 		return 0, fmt.Errorf("reading the version: %w", err)
 	}
 	return uint64(version), nil
@@ -143,8 +136,8 @@ func (e *Engine) Version(ctx context.Context) (_ uint64, err error) {
 func (e *Engine) Clusters(ctx context.Context) (_ []search.ClusterState, err error) {
 	defer observe("clusters", time.Now(), &err)
 	rows, err := e.primary.pool.Query(ctx, `SELECT c.name, c.hub, c.resources, c.edges, c.reported,
-		coalesce((SELECT sum(s.n) FROM `+e.table("classes")+` s WHERE s.cluster = c.id AND s.id < 0), 0)::bigint
-		FROM `+e.table("clusters")+" c ORDER BY c.name")
+		coalesce((SELECT sum(s.n) FROM `+table("classes")+` s WHERE s.cluster = c.id AND s.id < 0), 0)::bigint
+		FROM `+table("clusters")+" c ORDER BY c.name")
 	if err != nil {
 		return nil, fmt.Errorf("reading the clusters: %w", err)
 	}

@@ -35,12 +35,10 @@ type facets struct {
 	hash       hasher
 	leaves     map[facetKey]*facet
 	properties map[propertyKey]int64
-	// names contains the hashes of properties.
-	names map[string]int64
 }
 
 func newFacets(hash hasher) *facets {
-	return &facets{hash: hash, leaves: map[facetKey]*facet{}, properties: map[propertyKey]int64{}, names: map[string]int64{}}
+	return &facets{hash: hash, leaves: map[facetKey]*facet{}, properties: map[propertyKey]int64{}}
 }
 
 // inFacets reports whether the leaves of a property are stored as values. Hidden properties,
@@ -87,110 +85,61 @@ func (f *facets) addLeaves(secret bool, p *query.Property, terms []int64, by int
 		key := facetKey{secret: secret, leaf: terms[j]}
 		one := f.leaves[key]
 		if one == nil {
-			one = &facet{property: f.property(p.Name), pair: p.Type == query.Map, leaf: p.Leaves[j]}
+			one = &facet{property: f.hash.property(p.Name), pair: p.Type == query.Map, leaf: p.Leaves[j]}
 			f.leaves[key] = one
 		}
 		one.number += by
 	}
 }
 
-func (f *facets) property(name string) int64 {
-	known, is := f.names[name]
-	if !is {
-		known = f.hash.property(name)
-		f.names[name] = known
+// facetRow is a row of the table facets, and propertyRow one of the table properties.
+type (
+	facetRow struct {
+		Secret   bool   `json:"secret"`
+		Property int64  `json:"property"`
+		Leaf     int64  `json:"leaf"`
+		Pair     bool   `json:"pair"`
+		Key      string `json:"key"`
+		Value    string `json:"value"`
+		N        int64  `json:"n"`
 	}
-	return known
-}
+	propertyRow struct {
+		Secret   bool   `json:"secret"`
+		Name     string `json:"name"`
+		Property int64  `json:"property"`
+		Type     int16  `json:"type"`
+		IsTime   bool   `json:"is_time"`
+		N        int64  `json:"n"`
+	}
+)
 
-// keys returns the keys in the order of the table, because inserts in this order are faster.
-func (f *facets) keys() []facetKey {
-	keys := make([]facetKey, 0, len(f.leaves))
+var (
+	facetTable = countTable{name: "facets", key: []string{"property", "secret", "leaf"},
+		types: "secret boolean, property bigint, leaf bigint, pair boolean, key text, value text, n bigint"}
+	propertyTable = countTable{name: "properties", key: []string{"secret", "property", "type", "is_time"},
+		types: "secret boolean, name text, property bigint, type smallint, is_time boolean, n bigint"}
+)
+
+// store updates the tables. The caller must hold the lock of the cluster.
+func (f *facets) store(ctx context.Context, p *pipeline, cluster int32) error {
+	var rows []facetRow
 	for key, one := range f.leaves {
 		if one.number != 0 {
-			keys = append(keys, key)
+			rows = append(rows, facetRow{key.secret, one.property, key.leaf, one.pair, escape(one.leaf.Key), escape(one.leaf.Text), one.number})
 		}
 	}
-	slices.SortFunc(keys, func(x, y facetKey) int {
-		return cmp.Or(cmp.Compare(f.leaves[x].property, f.leaves[y].property), cmp.Compare(x.leaf, y.leaf))
+	// Inserts are faster in the order of the key.
+	slices.SortFunc(rows, func(x, y facetRow) int {
+		return cmp.Or(cmp.Compare(x.Property, y.Property), cmp.Compare(x.Leaf, y.Leaf))
 	})
-	return keys
-}
-
-// store updates the tables. If the cluster is fresh, the tables contain no rows of it yet. The
-// caller must hold the lock of the cluster.
-func (f *facets) store(ctx context.Context, p *pipeline, e *Engine, cluster int32, fresh bool) error {
-	var rows, gone facetRows
-	for _, key := range f.keys() {
-		one := f.leaves[key]
-		rows.add(key, one)
-		if one.number < 0 {
-			gone.add(key, one)
-		}
+	if err := addCounts(ctx, p, &facetTable, cluster, rows, func(r *facetRow) int64 { return r.N }); err != nil {
+		return err
 	}
-	switch {
-	case len(rows.leaf) == 0:
-	case fresh:
-		columns := []string{"cluster", "secret", "property", "leaf", "pair", "key", "value", "n"}
-		err := p.insert(ctx, "storing values", "facets", columns, len(rows.leaf), func(i int) []any {
-			return []any{cluster, rows.secret[i], rows.property[i], rows.leaf[i], rows.pair[i], rows.key[i], rows.value[i], rows.number[i]}
-		})
-		if err != nil {
-			return err
-		}
-	default:
-		p.add("storing values", "INSERT INTO "+e.table("facets")+` AS f (cluster, secret, property, leaf, pair, key, value, n)
-			SELECT $1, * FROM unnest($2::boolean[], $3::bigint[], $4::bigint[], $5::boolean[], $6::text[], $7::text[], $8::bigint[])
-			ON CONFLICT (property, cluster, secret, leaf) DO UPDATE SET n = f.n + excluded.n`,
-			cluster, rows.secret, rows.property, rows.leaf, rows.pair, rows.key, rows.value, rows.number)
-	}
-	if len(gone.leaf) > 0 {
-		// The condition contains the whole key. Otherwise PostgreSQL reads all values of the property for each.
-		p.add("removing values", "DELETE FROM "+e.table("facets")+` f USING unnest($2::boolean[], $3::bigint[], $4::bigint[]) g(secret, property, leaf)
-			WHERE f.cluster = $1 AND f.secret = g.secret AND f.property = g.property AND f.leaf = g.leaf AND f.n <= 0`,
-			cluster, gone.secret, gone.property, gone.leaf)
-	}
-	f.storeProperties(p, e, cluster)
-	return nil
-}
-
-func (f *facets) storeProperties(p *pipeline, e *Engine, cluster int32) {
-	var secret, isTime []bool
-	var names []string
-	var properties, counts []int64
-	var kinds []int16
-	fewer := false
+	var properties []propertyRow
 	for key, count := range f.properties {
-		if count == 0 {
-			continue
+		if count != 0 {
+			properties = append(properties, propertyRow{key.secret, escape(key.name), f.hash.property(key.name), int16(key.kind), key.time, count})
 		}
-		fewer = fewer || count < 0
-		secret, isTime = append(secret, key.secret), append(isTime, key.time)
-		names, properties = append(names, escape(key.name)), append(properties, f.property(key.name))
-		kinds, counts = append(kinds, int16(key.kind)), append(counts, count)
 	}
-	if len(names) > 0 {
-		p.add("storing properties", "INSERT INTO "+e.table("properties")+` AS p (cluster, secret, name, property, type, is_time, n)
-			SELECT $1, * FROM unnest($2::boolean[], $3::text[], $4::bigint[], $5::smallint[], $6::boolean[], $7::bigint[])
-			ON CONFLICT (cluster, secret, property, type, is_time) DO UPDATE SET n = p.n + excluded.n`,
-			cluster, secret, names, properties, kinds, isTime, counts)
-	}
-	if fewer {
-		p.add("removing properties", "DELETE FROM "+e.table("properties")+" WHERE cluster = $1 AND n <= 0", cluster)
-	}
-}
-
-// facetRows contains the columns of facets.
-type facetRows struct {
-	secret, pair   []bool
-	property, leaf []int64
-	key, value     []string
-	number         []int64
-}
-
-func (r *facetRows) add(key facetKey, f *facet) {
-	r.secret, r.pair = append(r.secret, key.secret), append(r.pair, f.pair)
-	r.property, r.leaf = append(r.property, f.property), append(r.leaf, key.leaf)
-	r.key, r.value = append(r.key, escape(f.leaf.Key)), append(r.value, escape(f.leaf.Text))
-	r.number = append(r.number, f.number)
+	return addCounts(ctx, p, &propertyTable, cluster, properties, func(r *propertyRow) int64 { return r.N })
 }

@@ -130,7 +130,7 @@ func (e *Engine) applyGroup(ctx context.Context, group []*application) (again []
 	if len(group) > 1 {
 		ctx = context.WithoutCancel(ctx)
 	}
-	ctx, cancel := context.WithTimeout(ctx, e.options.ApplyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	t := &transaction{engine: e, reports: group}
 	again, err := t.run(ctx)
@@ -165,7 +165,7 @@ func (t *transaction) run(ctx context.Context) (omitted []*application, err erro
 			_ = t.engine.rollBack(ctx, connection)
 		}
 	}()
-	t.schema, t.conn = t.engine.options.Schema, connection
+	t.conn = connection
 	if omitted, err = t.lock(ctx); err != nil {
 		return omitted, err
 	}
@@ -201,12 +201,11 @@ func (t *transaction) each(ctx context.Context, phase func(*application, context
 // lock begins the transaction, acquires the locks of the clusters, and reads or creates their rows. A report that is
 // alone waits for its lock. The others must not wait for each other, and are omitted.
 func (t *transaction) lock(ctx context.Context) (omitted []*application, err error) {
-	e := t.engine
 	keys, names := make([]int64, len(t.reports)), make([]string, len(t.reports))
 	byName := map[string]*application{}
 	for i, a := range t.reports {
 		a.begin(&t.pipeline)
-		keys[i], names[i] = lockKey(e.options.Schema, "cluster", a.report.Cluster), escape(a.report.Cluster)
+		keys[i], names[i] = lockKey("cluster", a.report.Cluster), escape(a.report.Cluster)
 		byName[names[i]] = a
 	}
 	t.add("beginning", "BEGIN")
@@ -230,7 +229,7 @@ func (t *transaction) lock(ctx context.Context) (omitted []*application, err err
 			a.report.Hub = hub
 		}
 		return nil
-	}, "SELECT id, name, hub, resources, edges FROM "+e.table("clusters")+" WHERE name = ANY($1)", names)
+	}, "SELECT id, name, hub, resources, edges FROM "+table("clusters")+" WHERE name = ANY($1)", names)
 	if err := t.send(ctx); err != nil {
 		return nil, err
 	}
@@ -245,7 +244,7 @@ func (t *transaction) lock(ctx context.Context) (omitted []*application, err err
 		if a.cluster == 0 {
 			a.created = true
 			t.read("creating the cluster", []any{&a.cluster}, func() error { return nil },
-				"INSERT INTO "+e.table("clusters")+" (name, hub, reported, changed) VALUES ($1, $2, $3, 0) RETURNING id",
+				"INSERT INTO "+table("clusters")+" (name, hub, reported, changed) VALUES ($1, $2, $3, 0) RETURNING id",
 				escape(a.report.Cluster), a.report.Hub, a.report.Time)
 		}
 	}
@@ -257,9 +256,9 @@ func (t *transaction) lock(ctx context.Context) (omitted []*application, err err
 func (t *transaction) publish(ctx context.Context) error {
 	e := t.engine
 	var version int64
-	t.add("waiting for the lock of versions", "SELECT pg_advisory_xact_lock($1)", lockKey(e.options.Schema, "version", ""))
+	t.add("waiting for the lock of versions", "SELECT pg_advisory_xact_lock($1)", lockKey("version", ""))
 	t.read("incrementing the version", []any{&version}, func() error { return nil },
-		"UPDATE "+e.table("meta")+" SET version = version + $1 RETURNING version", len(t.reports))
+		"UPDATE "+table("meta")+" SET version = version + $1 RETURNING version", len(t.reports))
 	if err := t.send(ctx); err != nil {
 		return err
 	}

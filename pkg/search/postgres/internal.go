@@ -27,18 +27,18 @@ func (e *Engine) Internal(ctx context.Context, cluster string, visit func(*searc
 	var version int64
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err = pgx.BeginTxFunc(ctx, e.primary.pool, options, func(tx pgx.Tx) error {
-		if err := tx.QueryRow(ctx, "SELECT version FROM "+e.table("meta")).Scan(&version); err != nil {
+		if err := tx.QueryRow(ctx, "SELECT version FROM "+table("meta")).Scan(&version); err != nil {
 			return err
 		}
 		var id int32
-		err := tx.QueryRow(ctx, "SELECT id FROM "+e.table("clusters")+" WHERE name = $1", escape(cluster)).Scan(&id)
+		err := tx.QueryRow(ctx, "SELECT id FROM "+table("clusters")+" WHERE name = $1", escape(cluster)).Scan(&id)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, "SELECT uid, doc, internal FROM "+e.table("resources")+" WHERE cluster = $1 AND internal IS NOT NULL", id)
+		rows, err := tx.Query(ctx, "SELECT uid, doc, internal FROM "+table("resources")+" WHERE cluster = $1 AND internal IS NOT NULL", id)
 		if err != nil {
 			return err
 		}

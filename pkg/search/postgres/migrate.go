@@ -20,7 +20,7 @@ const schemaVersion = 1
 var errNewerSchema = errors.New("the database was created by a newer version of this server")
 
 // lockKey returns the key of an advisory lock.
-func lockKey(schema, purpose, name string) int64 {
+func lockKey(purpose, name string) int64 {
 	digest := sha256.Sum256([]byte(schema + "\x00" + purpose + "\x00" + name))
 	return int64(binary.BigEndian.Uint64(digest[:8]))
 }
@@ -29,7 +29,7 @@ func lockKey(schema, purpose, name string) int64 {
 // other.
 func (e *Engine) migrate(ctx context.Context) error {
 	return pgx.BeginFunc(ctx, e.writes, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", lockKey(e.options.Schema, "migrate", "")); err != nil {
+		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", lockKey("migrate", "")); err != nil {
 			return fmt.Errorf("waiting for the lock of the schema: %w", err)
 		}
 		var encoding string
@@ -57,14 +57,14 @@ func (e *Engine) migrate(ctx context.Context) error {
 // the columns, so the version of the schema stays.
 func (e *Engine) addInternal(ctx context.Context, tx pgx.Tx) error {
 	var exists bool
-	err := tx.QueryRow(ctx, "SELECT count(*) > 0 FROM pg_attribute WHERE attrelid = to_regclass($1) AND attname = 'internal'", e.table("resources")).Scan(&exists)
+	err := tx.QueryRow(ctx, "SELECT count(*) > 0 FROM pg_attribute WHERE attrelid = to_regclass($1) AND attname = 'internal'", table("resources")).Scan(&exists)
 	if err != nil || exists {
 		return err
 	}
 	for _, statement := range []string{
-		"ALTER TABLE " + e.table("resources") + " ADD COLUMN internal text COLLATE \"C\"",
-		"ALTER TABLE " + e.table("changes") + " ADD COLUMN internal text COLLATE \"C\"",
-		"CREATE INDEX resources_internal ON " + e.table("resources") + " (cluster) WHERE internal IS NOT NULL",
+		"ALTER TABLE " + table("resources") + " ADD COLUMN internal text COLLATE \"C\"",
+		"ALTER TABLE " + table("changes") + " ADD COLUMN internal text COLLATE \"C\"",
+		"CREATE INDEX resources_internal ON " + table("resources") + " (cluster) WHERE internal IS NOT NULL",
 	} {
 		if _, err := tx.Exec(ctx, statement); err != nil {
 			return fmt.Errorf("%s: %w", statement, err)
@@ -76,12 +76,12 @@ func (e *Engine) addInternal(ctx context.Context, tx pgx.Tx) error {
 // storedVersion returns the version of the existing tables, or 0 if no tables exist.
 func (e *Engine) storedVersion(ctx context.Context, tx pgx.Tx) (int, error) {
 	var exists bool
-	err := tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", e.table("migrations")).Scan(&exists)
+	err := tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", table("migrations")).Scan(&exists)
 	if err != nil || !exists {
 		return 0, err
 	}
 	var version int
-	err = tx.QueryRow(ctx, "SELECT coalesce(max(version), 0) FROM "+e.table("migrations")).Scan(&version)
+	err = tx.QueryRow(ctx, "SELECT coalesce(max(version), 0) FROM "+table("migrations")).Scan(&version)
 	return version, err
 }
 
@@ -90,25 +90,22 @@ func (e *Engine) create(ctx context.Context, tx pgx.Tx) error {
 	if err != nil {
 		return err
 	}
-	statements := strings.Split(strings.NewReplacer(
-		"{schema}", pgx.Identifier{e.options.Schema}.Sanitize(),
-		"{modulus}", fmt.Sprint(e.options.Partitions),
-	).Replace(tables), ";\n")
-	for i := range e.options.Partitions {
+	statements := strings.Split(strings.ReplaceAll(tables, "{schema}", schema), ";\n")
+	for i := range partitions {
 		for _, name := range []string{"resources", "edges"} {
-			partition := e.table(fmt.Sprintf("%s_%d", name, i))
+			partition := table(fmt.Sprintf("%s_%d", name, i))
 			statements = append(statements,
-				fmt.Sprintf("CREATE TABLE %s PARTITION OF %s FOR VALUES WITH (MODULUS %d, REMAINDER %d)", partition, e.table(name), e.options.Partitions, i),
+				fmt.Sprintf("CREATE TABLE %s PARTITION OF %s FOR VALUES WITH (MODULUS %d, REMAINDER %d)", partition, table(name), partitions, i),
 				// Index-only scans require vacuumed pages. During its pauses, a vacuum with cost
 				// delay would keep an inverted index locked, and reports would wait.
 				fmt.Sprintf("ALTER TABLE %s SET (autovacuum_vacuum_insert_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0)", partition))
 		}
 		// Rows of up to 8 KB stay whole and uncompressed in their page, because reads are more
 		// frequent than writes.
-		statements = append(statements, fmt.Sprintf("ALTER TABLE %s SET (toast_tuple_target = 8160)", e.table(fmt.Sprintf("resources_%d", i))))
+		statements = append(statements, fmt.Sprintf("ALTER TABLE %s SET (toast_tuple_target = 8160)", table(fmt.Sprintf("resources_%d", i))))
 	}
 	if trigrams != "" {
-		statements = append(statements, fmt.Sprintf("CREATE INDEX tokens_token ON %s USING gin (token %s.gin_trgm_ops)", e.table("tokens"), trigrams))
+		statements = append(statements, fmt.Sprintf("CREATE INDEX tokens_token ON %s USING gin (token %s.gin_trgm_ops)", table("tokens"), trigrams))
 	}
 	for _, statement := range statements {
 		if statement = strings.TrimSpace(statement); statement == "" {
@@ -122,10 +119,10 @@ func (e *Engine) create(ctx context.Context, tx pgx.Tx) error {
 	if _, err := rand.Read(secret); err != nil {
 		return err
 	}
-	if _, err := tx.Exec(ctx, "INSERT INTO "+e.table("meta")+" (secret) VALUES ($1)", secret); err != nil {
+	if _, err := tx.Exec(ctx, "INSERT INTO "+table("meta")+" (secret) VALUES ($1)", secret); err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, "INSERT INTO "+e.table("migrations")+" (version) VALUES ($1)", schemaVersion)
+	_, err = tx.Exec(ctx, "INSERT INTO "+table("migrations")+" (version) VALUES ($1)", schemaVersion)
 	return err
 }
 
@@ -140,18 +137,16 @@ func (e *Engine) trigrams(ctx context.Context, tx pgx.Tx) (string, error) {
 	if err != nil && !errors.As(err, &refused) {
 		return "", err
 	}
-	var schema string
-	err = tx.QueryRow(ctx, "SELECT n.nspname FROM pg_extension x JOIN pg_namespace n ON n.oid = x.extnamespace WHERE x.extname = 'pg_trgm'").Scan(&schema)
+	var place string
+	err = tx.QueryRow(ctx, "SELECT n.nspname FROM pg_extension x JOIN pg_namespace n ON n.oid = x.extnamespace WHERE x.extname = 'pg_trgm'").Scan(&place)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", nil
 	}
-	return pgx.Identifier{schema}.Sanitize(), err
+	return pgx.Identifier{place}.Sanitize(), err
 }
 
-// table returns the quoted name of a table.
-func (e *Engine) table(name string) string {
-	return pgx.Identifier{e.options.Schema, name}.Sanitize()
-}
+// table returns the name of a table with its schema.
+func table(name string) string { return schema + "." + name }
 
 // tables is version 1 of the schema. Texts are escaped with escape. Hashes are created by hasher.
 const tables = `
@@ -215,7 +210,7 @@ CREATE TABLE {schema}.resources (
 	uid text COLLATE "C" NOT NULL,
 	-- The property name if it is a scalar; NULL if it is very long.
 	name text COLLATE "C",
-	-- The order key if it is not the name as a text.
+	-- Not NULL if name is not the property name as a text that is neither a number nor a time.
 	name_key text COLLATE "C",
 	doc text COLLATE "C" NOT NULL,
 	terms bigint[] NOT NULL,

@@ -14,6 +14,24 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
+const (
+	// schema is the schema of the tables. Open creates it.
+	schema = "hub_search"
+	// readConns bounds the connections of this process for reads of each database.
+	readConns = 12
+	// writeConns is the number of connections for groups of reports, for the removal of old changes, and for checks of
+	// replicas.
+	writeConns = smallGroups + largeGroups + 2
+	// partitions is the number of partitions of large tables. Each adds planning time to every statement, and simplifies
+	// the maintenance of large tables. It takes effect when the tables are created.
+	partitions = 4
+	// applyTimeout bounds a report, including the time that it waits for other reports.
+	applyTimeout = 5 * time.Minute
+	// pendingLimit is the size in kB from which PostgreSQL merges the new entries of a partition into its inverted index.
+	// Every search reads all entries that are not merged, and one large merge costs less than many small ones.
+	pendingLimit = "256"
+)
+
 // Options configures the engine.
 type Options struct {
 	// DSN is the connection string, as a URL or as keywords and values. It is required.
@@ -24,20 +42,8 @@ type Options struct {
 	MaxStaleness time.Duration
 	// Reach knows whether the database answers. Without it, the engine has one of its own.
 	Reach *Reach
-	// Schema is the schema of the tables, hub_search by default. Open creates it.
-	Schema string
-	// MaxConns bounds the connections of this process for reads; 12 by default. It has writeConns further connections,
-	// and one that listens for notifications.
-	MaxConns int32
-	// Partitions is the number of partitions of large tables, from 1 to 256; 4 by default. Each partition adds
-	// planning time to every statement, and simplifies the maintenance of large tables. It takes effect when the
-	// tables are created.
-	Partitions int
 	// StatementTimeout bounds each statement of a read; one minute by default.
 	StatementTimeout time.Duration
-	// ApplyTimeout bounds a report, including the time that it waits for other reports; five
-	// minutes by default.
-	ApplyTimeout time.Duration
 	// KeepChanges is the minimum number of versions that Changes can go back; 100,000 by default.
 	KeepChanges uint64
 	// PollInterval is the interval at which Changes polls without notifications; 3 s by default.
@@ -53,35 +59,17 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Reach == nil {
 		o.Reach = NewReach()
 	}
-	o.Schema = cmp.Or(o.Schema, "hub_search")
 	o.MaxStaleness = cmp.Or(o.MaxStaleness, 5*time.Second)
-	o.MaxConns = cmp.Or(o.MaxConns, 12)
-	o.Partitions = cmp.Or(o.Partitions, 4)
 	o.StatementTimeout = cmp.Or(o.StatementTimeout, time.Minute)
-	o.ApplyTimeout = cmp.Or(o.ApplyTimeout, 5*time.Minute)
 	o.KeepChanges = cmp.Or(o.KeepChanges, 100_000)
 	o.PollInterval = cmp.Or(o.PollInterval, 3*time.Second)
 	o.TrimInterval = cmp.Or(o.TrimInterval, time.Minute)
-	switch {
-	case o.Partitions < 1 || o.Partitions > 256:
-		return o, fmt.Errorf("%d partitions: must be from 1 to 256", o.Partitions)
-	case o.MaxConns < 1:
-		return o, fmt.Errorf("%d connections: must be at least 1", o.MaxConns)
-	case o.StatementTimeout < 0 || o.ApplyTimeout < 0 || o.PollInterval < 0 || o.TrimInterval < 0 || o.MaxStaleness < 0:
-		return o, errors.New("durations must not be negative")
-	case len(o.Schema) > 40:
-		return o, errors.New("the name of the schema is too long")
-	}
 	return o, nil
 }
 
-// writeConns is the number of connections for groups of reports, for merges, for the removal of old changes, and for checks of
-// replicas.
-const writeConns = smallGroups + largeGroups + 3
-
 // readConfig returns the configuration of connections for reads.
 func (o Options) readConfig() (*pgxpool.Config, error) {
-	config, err := o.poolConfig(o.MaxConns, o.StatementTimeout, map[string]string{
+	config, err := o.poolConfig(readConns, o.StatementTimeout, map[string]string{
 		// The best plan depends on the arguments, because a scope may contain one class or the
 		// whole fleet.
 		"plan_cache_mode": "force_custom_plan",
@@ -104,7 +92,7 @@ const cancelTimeout = time.Second
 
 // writeConfig returns the configuration of connections for reports and maintenance.
 func (o Options) writeConfig() (*pgxpool.Config, error) {
-	return o.poolConfig(writeConns, o.ApplyTimeout, map[string]string{"gin_pending_list_limit": pendingLimit})
+	return o.poolConfig(writeConns, applyTimeout, map[string]string{"gin_pending_list_limit": pendingLimit})
 }
 
 // poolConfig returns the configuration of connections.
@@ -123,7 +111,7 @@ func (o Options) poolConfig(connections int32, statementTimeout time.Duration, s
 	maps.Copy(config.ConnConfig.RuntimeParams, map[string]string{
 		"application_name":                    "hub-apiserver",
 		"statement_timeout":                   milliseconds(statementTimeout),
-		"idle_in_transaction_session_timeout": milliseconds(o.ApplyTimeout),
+		"idle_in_transaction_session_timeout": milliseconds(applyTimeout),
 		"jit":                                 "off",
 		// The start of parallel workers takes longer than most statements.
 		"max_parallel_workers_per_gather": "0",

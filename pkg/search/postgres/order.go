@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"container/heap"
 	"context"
 	"fmt"
 	"slices"
@@ -24,58 +23,74 @@ func (p *pager) ordered(ctx context.Context) ([]search.Item, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	// Values of another type were added or removed since the previous page.
-	if at := p.position; at != nil && at.UID != startUID && at.Column != (column != "") {
-		if at.Column {
-			at.Keys[0] = columnKey(p.request.OrderBy[0].Property, at.Keys[0])
-		}
-		column = ""
-	}
-	if column != "" {
+	if column != nil {
 		return p.orderedByColumn(ctx, column)
 	}
 	return p.orderedHere(ctx)
 }
 
-// column returns the column by which the database can order, or "" if there is none. Only names and
-// creation times have such columns. These columns do not contain values of other types. Only values in the selection count:
-// the caller could observe others in the time of the answer.
-func (p *pager) column(ctx context.Context) (string, error) {
-	if p.condition.refine || len(p.request.OrderBy) != 1 {
-		return "", nil
-	}
-	var column, other string
-	switch p.request.OrderBy[0].Property {
-	case query.Name:
-		column, other = "r.name", "r.name_key IS NOT NULL"
-	case query.Created:
-		column, other = "r.created", "r.created_other"
-	default:
-		return "", nil
-	}
-	b := p.condition.builder()
-	statement := "SELECT EXISTS (SELECT FROM " + p.view.engine.table("resources") + " r WHERE " + other + " AND r.cluster = ANY(" + b.arg(p.tally.clusterIDs()) +
-		") AND " + p.condition.selection.condition(b) + ")"
-	var exists bool
-	err := p.view.tx.QueryRow(ctx, statement, b.args...).Scan(&exists)
-	if err != nil || exists {
-		return "", err
-	}
-	return column, nil
+// orderColumn is a column by which the database can order resources.
+type orderColumn struct {
+	name string
+	// sorted is an expression of the same order that no index contains, so that PostgreSQL sorts instead of walking an
+	// index whose entries hardly match.
+	sorted string
+	// other is the condition that the value of a resource is not in the column.
+	other string
+	// value returns the value in the column for a text, or nil if the column cannot contain it. text is its inverse.
+	value func(text string) any
+	text  func(column string) string
 }
 
-// columnKey returns the order key of a value of a column, which is nil for a missing property.
-func columnKey(property string, value *string) *string {
-	if value == nil {
-		return nil
+// orderColumns contains the columns by property. They contain neither values of other types, nor very long ones.
+var orderColumns = map[string]*orderColumn{
+	query.Name: {
+		name: "r.name", sorted: "r.name || ''", other: "r.name_key IS NOT NULL", text: unescape,
+		value: func(text string) any {
+			if !plainText(text) {
+				return nil
+			}
+			return escape(text)
+		},
+	},
+	query.Created: {
+		name: "r.created", sorted: "r.created", other: "r.created_other",
+		text: func(column string) string {
+			micros, _ := strconv.ParseInt(column, 10, 64) // the column contains integers
+			return time.UnixMicro(micros).UTC().Format(time.RFC3339Nano)
+		},
+		value: func(text string) any {
+			at, is := query.ParseTime(text)
+			if micros, exact := microseconds(at); is && exact {
+				return micros
+			}
+			return nil
+		},
+	},
+}
+
+// column returns the column by which the database can order, or nil if there is none, also if values of another type were
+// added since the previous page. Only values in the selection count: the caller could observe others in the time of the
+// answer.
+func (p *pager) column(ctx context.Context) (*orderColumn, error) {
+	if p.condition.refine || len(p.request.OrderBy) != 1 {
+		return nil, nil
 	}
-	key := orderKey(unescape(*value))
-	if property == query.Created {
-		// The position is valid, so this is a number.
-		micros, _ := strconv.ParseInt(*value, 10, 64)
-		key = timeKey(time.UnixMicro(micros))
+	column := orderColumns[p.request.OrderBy[0].Property]
+	if column == nil {
+		return nil, nil
 	}
-	return &key
+	if at := p.position; at != nil && at.UID != startUID && at.Keys[0] != nil && column.value(*at.Keys[0]) == nil {
+		return nil, nil
+	}
+	b := p.condition.builder()
+	statement := "SELECT EXISTS (SELECT FROM " + table("resources") + " r WHERE " + column.other + " AND r.cluster = ANY(" + b.arg(p.tally.clusterIDs()) +
+		") AND " + p.condition.selection.condition(b) + ")"
+	var exists bool
+	if err := p.view.tx.QueryRow(ctx, statement, b.args...).Scan(&exists); err != nil || exists {
+		return nil, err
+	}
+	return column, nil
 }
 
 // sorted is a resource with its value in the order of a column.
@@ -86,45 +101,23 @@ type sorted struct {
 }
 
 // orderedByColumn determines the resources of the page, and reads only these resources.
-func (p *pager) orderedByColumn(ctx context.Context, column string) ([]search.Item, string, error) {
-	order := p.request.OrderBy[0]
-	offset := max(0, p.request.Offset)
-	var bounds *nameRange
-	if column == "r.name" && p.condition.exact() && p.position == nil {
-		var err error
-		if bounds, err = p.nameBounds(ctx, offset); err != nil {
-			return nil, "", err
-		}
-	}
+func (p *pager) orderedByColumn(ctx context.Context, column *orderColumn) ([]search.Item, string, error) {
+	order, selection := p.request.OrderBy[0], p.condition.selection
 	b := p.condition.builder()
-	var where string
-	switch {
-	case bounds != nil:
-		// Few resources have these names, so only the index of names should be used.
-		where = fmt.Sprintf("%s AND r.name >= %s AND r.name <= %s", p.condition.selection.indexed(b), b.arg(bounds.lower), b.arg(bounds.upper))
-		offset -= bounds.before
-	default:
-		where = p.condition.where(b, p.condition.selection.condition(b))
-		if p.position != nil {
-			offset = 0
-			where += " AND " + afterColumn(b, column, order.Descending, p.position)
-		}
-	}
-	statement := fmt.Sprintf("SELECT r.cluster, r.rid, %[1]s::text, r.uid FROM %[2]s r WHERE %[3]s ORDER BY %[1]s %[4]s NULLS LAST, r.uid OFFSET %[5]s",
-		column, p.view.engine.table("resources"), where, direction(order), b.arg(offset))
-	if p.request.Limit >= 0 {
-		statement += " LIMIT " + b.arg(int64(p.request.Limit)+1)
-	}
-	rows, err := p.view.tx.Query(ctx, statement, b.args...)
-	if err != nil {
-		return nil, "", err
-	}
 	var page []sorted
-	var one sorted
-	_, err = pgx.ForEachRow(rows, []any{&one.at.cluster, &one.at.rid, &one.key, &one.uid}, func() error {
-		page = append(page, one)
-		return nil
-	})
+	var err error
+	if p.walks(column) {
+		page, err = p.sorted(ctx, b, column, inOrder, selection.indexed(b)+" AND r.name IS NOT NULL", max(0, p.request.Offset))
+	}
+	if err == nil && (page == nil || len(page) <= p.request.Limit) {
+		// Resources without the property come last.
+		b = p.condition.builder()
+		where, offset := p.condition.where(b, selection.condition(b)), max(0, p.request.Offset)
+		if p.position != nil {
+			where, offset = where+" AND "+afterColumn(b, column, order.Descending, p.position), 0
+		}
+		page, err = p.sorted(ctx, b, column, nil, where, offset)
+	}
 	if err != nil {
 		return nil, "", err
 	}
@@ -140,8 +133,48 @@ func (p *pager) orderedByColumn(ctx context.Context, column string) ([]search.It
 		return nil, p.start(), nil
 	}
 	last := page[len(page)-1]
-	next := position{Order: orderName(p.request.OrderBy), Column: true, Keys: []*string{last.key}, UID: unescape(last.uid)}
+	next := position{Order: orderName(p.request.OrderBy), Keys: []*string{nil}, UID: unescape(last.uid)}
+	if last.key != nil {
+		text := column.text(*last.key)
+		next.Keys[0] = &text
+	}
 	return items, p.view.engine.token(next), nil
+}
+
+// maxWalked bounds the entries of the index of names that are read for a page.
+const maxWalked = 100_000
+
+// walks reports whether the index of names should be read in its order, because classes alone determine the matches, and
+// most entries of the index are matches. PostgreSQL would sort all matches.
+func (p *pager) walks(column *orderColumn) bool {
+	if column.name != "r.name" || !p.condition.exact() || p.position != nil || p.request.Limit < 0 {
+		return false
+	}
+	last := int64(max(0, p.request.Offset) + p.request.Limit + 1)
+	return last*p.view.resources/max(1, int64(p.tally.count)) <= maxWalked
+}
+
+// sorted returns the resources of a page, and one more if there is one.
+func (p *pager) sorted(ctx context.Context, b *builder, column *orderColumn, without []string, where string, offset int) ([]sorted, error) {
+	by := column.name + " " + direction(p.request.OrderBy[0])
+	if without == nil {
+		by = column.sorted + " " + direction(p.request.OrderBy[0]) + " NULLS LAST"
+	}
+	statement := fmt.Sprintf("SELECT r.cluster, r.rid, %s::text, r.uid FROM %s r WHERE %s ORDER BY %s, r.uid OFFSET %s",
+		column.name, table("resources"), where, by, b.arg(offset))
+	if p.request.Limit >= 0 {
+		statement += " LIMIT " + b.arg(int64(p.request.Limit)+1)
+	}
+	var page []sorted
+	err := p.view.queryWithout(ctx, without, statement, b.args, func(rows pgx.Rows) error {
+		var one sorted
+		_, err := pgx.ForEachRow(rows, []any{&one.at.cluster, &one.at.rid, &one.key, &one.uid}, func() error {
+			page = append(page, one)
+			return nil
+		})
+		return err
+	})
+	return page, err
 }
 
 func direction(order search.Order) string {
@@ -153,77 +186,16 @@ func direction(order search.Order) string {
 
 // readSorted reads the items of a page in the order of the page.
 func (p *pager) readSorted(ctx context.Context, page []sorted) ([]search.Item, error) {
-	positions := make(map[node]int, len(page))
 	nodes := make([]node, len(page))
 	for i := range page {
-		positions[page[i].at] = i
 		nodes[i] = page[i].at
 	}
-	items := make([]search.Item, len(page))
-	err := p.view.eachRow(ctx, nodes, itemColumns, func(rows pgx.Rows) error {
-		read, err := p.view.collectItems(rows)
-		for i := range read {
-			items[positions[node{read[i].class.cluster.id, read[i].rid}]] = read[i].Item
-		}
-		return err
-	})
+	read, err := p.view.itemsInOrder(ctx, nodes)
+	items := make([]search.Item, len(read))
+	for i := range read {
+		items[i] = read[i].Item
+	}
 	return items, err
-}
-
-// maxNames is the position up to which the index of names is scanned.
-const maxNames = 50_000
-
-// nameRange is the range of names on a page. before is the number of items with the first name before the page.
-type nameRange struct {
-	lower, upper string
-	before       int
-}
-
-// nameBounds returns the range of names on a page according to the index of names. It returns nil
-// for the last page, because resources without a name come last.
-func (p *pager) nameBounds(ctx context.Context, offset int) (*nameRange, error) {
-	end := int64(offset) + int64(p.request.Limit)
-	if p.request.Limit < 0 || end >= maxNames {
-		return nil, nil
-	}
-	order := direction(p.request.OrderBy[0])
-	names, err := p.firstNames(ctx, order, end+1)
-	if err != nil || int64(len(names)) <= end {
-		return nil, err
-	}
-	first, last := names[offset], names[end]
-	bounds := &nameRange{lower: first, upper: last, before: slices.Index(names, first)}
-	if order == "DESC" {
-		bounds.lower, bounds.upper = last, first
-	}
-	return bounds, nil
-}
-
-// maxClasses is the number of classes up to which names are looked up by class.
-const maxClasses = 5_000
-
-// firstNames returns the first names of matches in order. It scans the index of names, or sorts the
-// names of all matches. It chooses the method that is likely to read less.
-func (p *pager) firstNames(ctx context.Context, order string, most int64) ([]string, error) {
-	s, count := p.condition.selection, int64(p.tally.count)
-	b := p.condition.builder()
-	statement := "SELECT r.name FROM " + p.view.engine.table("resources") + " r WHERE r.name IS NOT NULL AND "
-	if walked := most * p.view.resources / max(1, count); 2*count >= walked || len(s.named) > 0 || len(s.classes) > maxClasses {
-		statement += s.indexed(b) + " ORDER BY r.name " + order + " LIMIT " + b.arg(most)
-		var names []string
-		err := p.view.queryWithout(ctx, inOrder, statement, b.args, func(rows pgx.Rows) (err error) {
-			names, err = pgx.CollectRows(rows, pgx.RowTo[string])
-			return err
-		})
-		return names, err
-	}
-	// This expression prevents the use of an index for the order.
-	statement += oneOf(b, s.classes) + " ORDER BY r.name || '' " + order + " LIMIT " + b.arg(most)
-	rows, err := p.view.tx.Query(ctx, statement, b.args...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
 // start returns the position before all items, for an empty page.
@@ -235,28 +207,23 @@ func (p *pager) start() string {
 const startUID = "\x00"
 
 // afterColumn returns the condition that a row comes after a position.
-func afterColumn(b *builder, column string, descending bool, at *position) string {
+func afterColumn(b *builder, column *orderColumn, descending bool, at *position) string {
 	if at.UID == startUID {
 		return "true"
 	}
-	cast := ""
-	if column == "r.created" {
-		cast = "::bigint"
-	}
 	uid := b.arg(escape(at.UID))
 	if at.Keys[0] == nil {
-		return fmt.Sprintf("(%s IS NULL AND r.uid > %s)", column, uid)
+		return fmt.Sprintf("(%s IS NULL AND r.uid > %s)", column.name, uid)
 	}
 	operator := ">"
 	if descending {
 		operator = "<"
 	}
-	key := b.arg(*at.Keys[0]) + "::text" + cast
-	return fmt.Sprintf("(%[1]s %[2]s %[3]s OR %[1]s = %[3]s AND r.uid > %[4]s OR %[1]s IS NULL)", column, operator, key, uid)
+	key := b.arg(column.value(*at.Keys[0]))
+	return fmt.Sprintf("(%[1]s %[2]s %[3]s OR %[1]s = %[3]s AND r.uid > %[4]s OR %[1]s IS NULL)", column.name, operator, key, uid)
 }
 
-// ranked is an item with its order keys, which are ordered by bytes. The key of a missing property
-// is nil.
+// ranked is an item with the texts by which it is ordered. That of a missing property is nil.
 type ranked struct {
 	keys []*string
 	item search.Item
@@ -274,7 +241,7 @@ func compare(orders []search.Order, a, b *ranked) int {
 		case y == nil:
 			return -1
 		}
-		result := strings.Compare(*x, *y)
+		result := query.CompareTexts(*x, *y)
 		if order.Descending {
 			result = -result
 		}
@@ -285,21 +252,8 @@ func compare(orders []search.Order, a, b *ranked) int {
 	return strings.Compare(a.item.UID, b.item.UID)
 }
 
-// top is a heap of the first items, with the last one of them on top.
-type top struct {
-	orders []search.Order
-	items  []*ranked
-}
-
-func (t *top) Len() int           { return len(t.items) }
-func (t *top) Less(i, j int) bool { return compare(t.orders, t.items[i], t.items[j]) > 0 }
-func (t *top) Swap(i, j int)      { t.items[i], t.items[j] = t.items[j], t.items[i] }
-func (t *top) Push(x any)         { t.items = append(t.items, x.(*ranked)) }
-func (t *top) Pop() any {
-	last := t.items[len(t.items)-1]
-	t.items = t.items[:len(t.items)-1]
-	return last
-}
+// spareItems is the number of items beyond twice those of a page after which the others are dropped.
+const spareItems = 1000
 
 // orderedHere reads all matches and keeps the items of the page.
 func (p *pager) orderedHere(ctx context.Context) ([]search.Item, string, error) {
@@ -315,31 +269,32 @@ func (p *pager) orderedHere(ctx context.Context) ([]search.Item, string, error) 
 	if p.request.Limit >= 0 && p.request.Limit < most-offset {
 		most = offset + p.request.Limit
 	}
-	first := &top{orders: orders}
+	var first []*ranked
 	more := false
+	cut := func() {
+		slices.SortFunc(first, func(a, b *ranked) int { return compare(orders, a, b) })
+		if len(first) > most {
+			clear(first[most:])
+			first, more = first[:most], true
+		}
+	}
 	err := p.condition.each(ctx, p.view, p.condition.selection.condition, func(r *row) error {
 		one := &ranked{keys: keysOf(orders, r.class.cluster.name, r.properties), item: search.Item{
-			UID: r.uid, Cluster: r.class.cluster.name, Hub: r.class.is.Hub, Version: uint64(r.version),
+			UID: r.uid, Cluster: r.class.cluster.name, Hub: r.class.is.Hub, Version: uint64(r.version), Object: search.JSON(r.doc),
 		}}
 		if after != nil && compare(orders, one, after) <= 0 {
 			return nil
 		}
-		if len(first.items) >= most {
-			more = true
-			if most == 0 || compare(orders, one, first.items[0]) > 0 {
-				return nil
-			}
-			heap.Pop(first)
+		if first = append(first, one); len(first) > 2*most+spareItems {
+			cut()
 		}
-		one.item.Object = search.JSON(r.doc)
-		heap.Push(first, one)
 		return nil
 	})
 	if err != nil {
 		return nil, "", err
 	}
-	slices.SortFunc(first.items, func(a, b *ranked) int { return compare(orders, a, b) })
-	page := first.items[min(offset, len(first.items)):]
+	cut()
+	page := first[min(offset, len(first)):]
 	items := make([]search.Item, len(page))
 	for i := range page {
 		items[i] = page[i].item
@@ -355,21 +310,16 @@ func (p *pager) orderedHere(ctx context.Context) ([]search.Item, string, error) 
 	return items, p.view.engine.token(next), nil
 }
 
-// keysOf returns the order keys of a resource.
+// keysOf returns the texts by which a resource is ordered.
 func keysOf(orders []search.Order, cluster string, properties query.Properties) []*string {
 	keys := make([]*string, len(orders))
 	for i, order := range orders {
 		if order.Property == query.Cluster {
-			keys[i] = new(string)
-			*keys[i] = orderKey(cluster)
-			continue
+			keys[i] = &cluster
+		} else if p := properties.Get(order.Property); p != nil && len(p.Leaves) > 0 {
+			key := query.OrderText(p.Leaves[0])
+			keys[i] = &key
 		}
-		p := properties.Get(order.Property)
-		if p == nil || len(p.Leaves) == 0 {
-			continue
-		}
-		key := orderKey(orderText(&p.Leaves[0]))
-		keys[i] = &key
 	}
 	return keys
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
-	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
 // position is the item after which a page begins.
@@ -24,11 +23,9 @@ type position struct {
 	// Cluster and Resource identify an item without an order.
 	Cluster  string `json:"c,omitempty"`
 	Resource int64  `json:"r,omitempty"`
-	// Keys and UID identify an item in an order. A missing property is null.
-	Keys []*string `json:"k,omitempty"`
+	// Keys and UID identify an item in an order: the texts of its properties. A missing property is null.
+	Keys []*string `json:"t,omitempty"`
 	UID  string    `json:"u,omitempty"`
-	// Column is true if the key is the value of a column instead of an order key.
-	Column bool `json:"d,omitempty"`
 }
 
 // position decodes the continue token of a request. It returns nil if the request has none.
@@ -47,26 +44,9 @@ func (e *Engine) position(request *search.Request) (*position, error) {
 	return &p, nil
 }
 
-// valid reports whether a position fits the order, and whether the database can use it in
-// comparisons.
+// valid reports whether a position fits the order.
 func (p *position) valid(orders []search.Order) bool {
-	if !p.Made || p.Order != orderName(orders) || len(p.Keys) != len(orders) {
-		return false
-	}
-	for i, key := range p.Keys {
-		if key == nil {
-			continue
-		}
-		if strings.IndexByte(*key, 0) >= 0 {
-			return false
-		}
-		if orders[i].Property == query.Created && len(orders) == 1 && p.Column {
-			if _, err := strconv.ParseInt(*key, 10, 64); err != nil {
-				return false
-			}
-		}
-	}
-	return true
+	return p.Made && p.Order == orderName(orders) && len(p.Keys) == len(orders)
 }
 
 // token returns the continue token of a position.
@@ -217,7 +197,7 @@ func (p *pager) unordered(ctx context.Context) ([]found, bool, error) {
 // Matches that are listed already are returned as nodes instead.
 func (p *pager) parts(clusters []*clusterTally) (listed []node, parts []func(*builder) string) {
 	var whole, of []int32
-	var classes []*class
+	var classes, secrets []*class
 	for _, one := range clusters {
 		switch {
 		case one.listed:
@@ -225,7 +205,7 @@ func (p *pager) parts(clusters []*clusterTally) (listed []node, parts []func(*bu
 				listed = append(listed, node{one.id, rid})
 			}
 		case one.whole:
-			whole = append(whole, one.id)
+			whole, secrets = append(whole, one.id), append(secrets, one.classes...)
 		default:
 			classes = append(classes, one.classes...)
 			of = append(of, one.id)
@@ -233,7 +213,11 @@ func (p *pager) parts(clusters []*clusterTally) (listed []node, parts []func(*bu
 	}
 	if len(whole) > 0 {
 		parts = append(parts, func(b *builder) string {
-			return fmt.Sprintf("r.cluster = ANY(%s::integer[]) AND r.class > 0", b.arg(whole))
+			condition := fmt.Sprintf("r.cluster = ANY(%s::integer[])", b.arg(whole))
+			if len(secrets) == 0 {
+				return condition + " AND r.class > 0"
+			}
+			return condition + fmt.Sprintf(" AND (r.class > 0 OR %s)", p.condition.selection.conditionOn(b, secrets))
 		})
 	}
 	if len(classes) > 0 {
@@ -247,10 +231,10 @@ func (p *pager) parts(clusters []*clusterTally) (listed []node, parts []func(*bu
 // whole reads all matches of some clusters.
 func (p *pager) whole(ctx context.Context, clusters []*clusterTally) ([]found, error) {
 	listed, parts := p.parts(clusters)
-	items, err := p.itemsOf(ctx, listed)
+	items, err := p.view.itemsOf(ctx, listed)
 	for i := 0; i < len(parts) && err == nil; i++ {
 		b := p.condition.builder()
-		statement := "SELECT " + itemColumns + " FROM " + p.view.engine.table("resources") + " r WHERE " + p.condition.where(b, parts[i](b))
+		statement := "SELECT " + itemColumns + " FROM " + table("resources") + " r WHERE " + p.condition.where(b, parts[i](b))
 		var some []found
 		some, err = p.view.readItems(ctx, statement, b.args)
 		items = append(items, some...)
@@ -269,6 +253,17 @@ func (v *view) itemsOf(ctx context.Context, nodes []node) ([]found, error) {
 	return items, err
 }
 
+// itemsInOrder reads resources by their keys, in the order of the keys. It omits those that do not exist.
+func (v *view) itemsInOrder(ctx context.Context, nodes []node) ([]found, error) {
+	positions := make(map[node]int, len(nodes))
+	for i, at := range nodes {
+		positions[at] = i
+	}
+	items, err := v.itemsOf(ctx, nodes)
+	slices.SortFunc(items, func(a, b found) int { return cmp.Compare(positions[a.node()], positions[b.node()]) })
+	return items, err
+}
+
 // allNodes returns the keys of all matches.
 func (p *pager) allNodes(ctx context.Context) ([]node, error) {
 	clusters := make([]*clusterTally, len(p.tally.clusters))
@@ -278,7 +273,7 @@ func (p *pager) allNodes(ctx context.Context) ([]node, error) {
 	nodes, parts := p.parts(clusters)
 	for _, part := range parts {
 		b := p.condition.builder()
-		statement := "SELECT r.cluster, r.rid FROM " + p.view.engine.table("resources") + " r WHERE " + p.condition.where(b, part(b))
+		statement := "SELECT r.cluster, r.rid FROM " + table("resources") + " r WHERE " + p.condition.where(b, part(b))
 		rows, err := p.view.tx.Query(ctx, statement, b.args...)
 		if err != nil {
 			return nil, err
@@ -306,7 +301,7 @@ func (p *pager) partial(ctx context.Context, part segment) ([]found, bool, error
 	if part.after != nil {
 		where += " AND r.rid > " + b.arg(*part.after)
 	}
-	statement := fmt.Sprintf("SELECT %s FROM %s r WHERE %s ORDER BY r.rid OFFSET %s LIMIT %s", itemColumns, p.view.engine.table("resources"),
+	statement := fmt.Sprintf("SELECT %s FROM %s r WHERE %s ORDER BY r.rid OFFSET %s LIMIT %s", itemColumns, table("resources"),
 		where, b.arg(part.skip), b.arg(int64(part.take)+1))
 	items, err := p.view.readItems(ctx, statement, b.args)
 	if err != nil || len(items) <= part.take {
@@ -331,18 +326,6 @@ func (p *pager) listed(ctx context.Context, part segment) ([]found, bool, error)
 	for i := range nodes {
 		nodes[i] = node{part.of.id, rids[i]}
 	}
-	items, err := p.itemsOf(ctx, nodes)
+	items, err := p.view.itemsOf(ctx, nodes)
 	return items, more, err
-}
-
-// itemsOf reads matches by their keys.
-func (p *pager) itemsOf(ctx context.Context, nodes []node) ([]found, error) {
-	if p.tally.items == nil {
-		return p.view.itemsOf(ctx, nodes)
-	}
-	items := make([]found, len(nodes))
-	for i, at := range nodes {
-		items[i] = p.tally.items[at]
-	}
-	return items, nil
 }

@@ -48,9 +48,9 @@ func (r *Reach) dial(ctx context.Context, network, address string) (net.Conn, er
 	if network == "unix" {
 		return r.connect(ctx, network, address)
 	}
+	// A server to which no connection was possible yet is probed too: a connection string may name several.
 	r.mu.Lock()
-	known := r.servers[address]
-	away := known != nil && known.failures >= probeFailures
+	away := r.server(network, address).failures >= probeFailures
 	r.mu.Unlock()
 	if away {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: fmt.Errorf("%s does not answer", address)}
@@ -62,11 +62,16 @@ func (r *Reach) dial(ctx context.Context, network, address string) (net.Conn, er
 	conn := &reachConn{Conn: inner, reach: r, address: address}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.server(network, address).conns[conn] = struct{}{}
+	return conn, nil
+}
+
+// server returns the state of an address. The caller must hold mu.
+func (r *Reach) server(network, address string) *target {
 	if r.servers[address] == nil {
 		r.servers[address] = &target{network: network, conns: map[*reachConn]struct{}{}}
 	}
-	r.servers[address].conns[conn] = struct{}{}
-	return conn, nil
+	return r.servers[address]
 }
 
 // reachConn is a connection that Reach can close.

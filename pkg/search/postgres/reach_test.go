@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestReach checks that connections to a server that does not answer are closed, and that new ones fail at once until
-// the server answers again.
+// TestReach checks that connections to a server that does not answer are closed, and that new ones to this server fail at
+// once until it answers again.
 func TestReach(t *testing.T) {
 	t.Parallel()
 	for name, silence := range map[string]func(context.Context) error{
@@ -33,11 +33,11 @@ func TestReach(t *testing.T) {
 
 func testReach(t *testing.T, silence func(context.Context) error) {
 	synctest.Test(t, func(t *testing.T) {
-		const address = "192.0.2.1:5432"
+		const address, other = "192.0.2.1:5432", "192.0.2.2:5432"
 		silent := false
 		r := NewReach()
-		r.connect = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			if silent {
+		r.connect = func(ctx context.Context, _, to string) (net.Conn, error) {
+			if silent && to == address {
 				return nil, silence(ctx)
 			}
 			client, server := net.Pipe()
@@ -71,6 +71,19 @@ func testReach(t *testing.T, silence func(context.Context) error) {
 		}
 		if !r.Away() {
 			t.Error("Away() with a silent server = false, want true")
+		}
+
+		// Another server of the database answers.
+		second, err := r.dial(t.Context(), "tcp", other)
+		if err != nil || r.Away() {
+			t.Fatalf("dial to another server = %v, Away() = %t, want no error and false", err, r.Away())
+		}
+		started = time.Now()
+		if _, err := r.dial(t.Context(), "tcp", address); err == nil || time.Since(started) > 0 {
+			t.Errorf("dial to one silent server of two = %v after %s, want an error at once", err, time.Since(started))
+		}
+		if err := second.Close(); err != nil {
+			t.Error(err)
 		}
 
 		silent = false

@@ -64,22 +64,23 @@ func (v *view) related(ctx context.Context, i *inquiry, matches, page []node, re
 			return nil, err
 		}
 	}
-	var related []search.Related
+	var counts map[string]int
 	switch {
 	case g != nil && len(origins) == len(matches):
-		related = relatedCounts(countsOf(byKind))
+		counts = countsOf(byKind)
 	case request.RelatedDepth <= 1 && !i.byName:
-		counts, err := begin(matches, false).count(ctx, request)
-		if err != nil {
-			return nil, err
-		}
-		related = relatedCounts(counts)
+		counts, err = begin(matches, false).count(ctx, request)
 	default:
-		all, err := begin(matches, false).neighbors(ctx, matching, request)
-		if err != nil {
-			return nil, err
-		}
-		related = relatedCounts(countsOf(all))
+		var all map[string][]node
+		all, err = begin(matches, false).neighbors(ctx, matching, request)
+		counts = countsOf(all)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var related []search.Related
+	for _, kind := range slices.Sorted(maps.Keys(counts)) {
+		related = append(related, search.Related{Kind: kind, Count: counts[kind]})
 	}
 	if g == nil {
 		return related, nil
@@ -110,17 +111,8 @@ func countsOf(byKind map[string][]node) map[string]int {
 	return counts
 }
 
-// relatedCounts returns the counts in the order of kinds.
-func relatedCounts(byKind map[string]int) []search.Related {
-	var related []search.Related
-	for _, kind := range slices.Sorted(maps.Keys(byKind)) {
-		related = append(related, search.Related{Kind: kind, Count: byKind[kind]})
-	}
-	return related
-}
-
-// count counts related resources in the database, by kind. Classes alone must determine which
-// resources are in the scope.
+// count counts related resources in the database, by kind, so that the neighbors of many matches need no memory. Classes
+// alone must determine which resources are in the scope.
 func (g *graph) count(ctx context.Context, request *search.Request) (map[string]int, error) {
 	// If classes alone determine the matches, they also exclude matches from the counts.
 	byClass := len(g.inquiry.rest.Filters)+len(g.inquiry.rest.Keywords) == 0
@@ -294,7 +286,7 @@ func (g *graph) addItems(ctx context.Context, related []search.Related, byKind m
 	}
 	of := map[string][]search.Item{}
 	for i := range items {
-		item, reached := items[i].Item, g.reached[node{items[i].class.cluster.id, items[i].rid}]
+		item, reached := items[i].Item, g.reached[items[i].node()]
 		for _, origin := range reached.origins {
 			item.RelatedTo = append(item.RelatedTo, uids[g.matches[origin]])
 		}

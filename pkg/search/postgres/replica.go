@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -49,7 +49,10 @@ func newDatabase(e *Engine, pool *pgxpool.Pool) *database {
 // position was read. So no clock of another machine is involved, and a replica of an idle primary is up to date.
 type replica struct {
 	*database
-	config *pgxpool.Config
+	// checks is the pool of the only connection for checks, so that they do not wait for searches.
+	checks *pgxpool.Pool
+	host   string
+	port   uint16
 
 	mu sync.Mutex
 	// responding ends when the replica does not respond. It is nil until the replica responds again.
@@ -80,9 +83,14 @@ func (e *Engine) openReplicas(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("replica %d: %w", i+1, err)
 		}
-		r := &replica{config: config, database: newDatabase(e, pool)}
+		r := &replica{database: newDatabase(e, pool), host: config.ConnConfig.Host, port: config.ConnConfig.Port}
 		r.database.replica = r
 		e.replicas = append(e.replicas, r)
+		config = config.Copy()
+		config.MaxConns = 1
+		if r.checks, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+			return fmt.Errorf("replica %d: %w", i+1, err)
+		}
 	}
 	return nil
 }
@@ -175,8 +183,7 @@ func (r *replica) lost(err error) {
 	}
 	r.end()
 	r.responding = nil
-	klog.Background().WithName("search-postgres").Error(err, "Cannot use a replica of the search database; the primary answers its searches",
-		"host", r.config.ConnConfig.Host, "port", r.config.ConnConfig.Port)
+	klog.Background().WithName("search-postgres").Error(err, "Cannot use a replica of the search database; the primary answers its searches", "host", r.host, "port", r.port)
 }
 
 // found makes searches use a replica that contains all reports up to a moment.
@@ -186,8 +193,7 @@ func (r *replica) found(ctx context.Context, fresh time.Time) {
 	r.fresh = fresh
 	if r.responding == nil {
 		r.responding, r.end = context.WithCancel(ctx)
-		klog.Background().WithName("search-postgres").Info("Using a replica of the search database",
-			"host", r.config.ConnConfig.Host, "port", r.config.ConnConfig.Port)
+		klog.Background().WithName("search-postgres").Info("Using a replica of the search database", "host", r.host, "port", r.port)
 	}
 }
 
@@ -196,33 +202,20 @@ func (r *replica) follow(ctx context.Context) {
 	interval := min(maxCheckInterval, r.engine.options.MaxStaleness/5)
 	backoff := wait.Backoff{Duration: interval, Factor: 2, Jitter: 0.2, Steps: 5, Cap: 15 * time.Second}
 	delay := backoff
-	var connection *pgx.Conn
-	disconnect := func() {
-		if connection != nil {
-			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), replicaTimeout)
-			defer cancel()
-			_ = connection.Close(closing)
-			connection = nil
-		}
-	}
-	defer disconnect()
 	var marks []mark
-	for {
+	for ctx.Err() == nil {
 		pause := interval
-		err := r.engine.addMark(ctx, &marks)
-		if err == nil {
-			connection, err = r.check(ctx, connection, &marks)
-			if err != nil && ctx.Err() == nil {
-				r.lost(err)
-				disconnect()
-				pause = delay.Step()
-			} else {
+		// Without the primary, the age of the replica is unknown, and grows.
+		if err := r.engine.addMark(ctx, &marks); err == nil {
+			if err = r.check(ctx, marks); err == nil {
 				delay = backoff
+			} else if ctx.Err() == nil {
+				r.lost(err)
+				pause = delay.Step()
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return
 		case <-time.After(wait.Jitter(pause, 0.1)):
 		}
 	}
@@ -236,44 +229,32 @@ func (e *Engine) addMark(ctx context.Context, marks *[]mark) error {
 	if err := e.writes.QueryRow(ctx, "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint").Scan(&now.position); err != nil {
 		return err
 	}
-	kept := (*marks)[:0]
-	for _, one := range *marks {
-		if now.read.Sub(one.read) <= e.options.MaxStaleness {
-			kept = append(kept, one)
-		}
-	}
-	*marks = append(kept, now)
+	*marks = slices.DeleteFunc(append(*marks, now), func(old mark) bool { return now.read.Sub(old.read) > e.options.MaxStaleness })
 	return nil
 }
 
-// check reads the position of a replica on a connection, which it opens if necessary.
-func (r *replica) check(ctx context.Context, connection *pgx.Conn, marks *[]mark) (*pgx.Conn, error) {
+// check reads the position of a replica. The replica contains all reports up to the last mark that it has passed.
+func (r *replica) check(ctx context.Context, marks []mark) error {
 	limited, cancel := context.WithTimeout(ctx, replicaTimeout)
 	defer cancel()
-	if connection == nil {
-		var err error
-		if connection, err = pgx.ConnectConfig(limited, r.config.ConnConfig); err != nil {
-			return nil, err
-		}
-	}
 	var standby bool
 	var position int64
 	var secret []byte
-	err := connection.QueryRow(limited, "SELECT pg_is_in_recovery(), pg_wal_lsn_diff(coalesce(pg_last_wal_replay_lsn(), '0/0'), '0/0')::bigint, secret FROM "+
-		r.engine.table("meta")).Scan(&standby, &position, &secret)
+	err := r.checks.QueryRow(limited, "SELECT pg_is_in_recovery(), pg_wal_lsn_diff(coalesce(pg_last_wal_replay_lsn(), '0/0'), '0/0')::bigint, secret FROM "+
+		table("meta")).Scan(&standby, &position, &secret)
 	switch {
 	case err != nil:
-		return connection, err
+		return err
 	case !standby:
-		return connection, errors.New("the server is not a replica; it may have been promoted")
+		return errors.New("the server is not a replica; it may have been promoted")
 	case !bytes.Equal(secret, r.engine.hash.secret):
-		return connection, errors.New("the server is a replica of another database")
+		return errors.New("the server is a replica of another database")
 	}
-	for i := len(*marks) - 1; i >= 0; i-- {
-		if (*marks)[i].position <= position {
-			r.found(ctx, (*marks)[i].read)
+	for _, passed := range slices.Backward(marks) {
+		if position >= passed.position {
+			r.found(ctx, passed.read)
 			break
 		}
 	}
-	return connection, nil
+	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
@@ -46,18 +45,18 @@ type resource struct {
 
 // newResource encodes a resource. It stores the properties in the form that decoding the JSON
 // returns.
-func (h hasher) newResource(cluster string, r *search.Resource) (resource, error) {
+func (h hasher) newResource(cluster string, r *search.Resource) (*resource, error) {
 	properties, doc, err := encoded(r.Properties)
 	if err != nil {
-		return resource{}, err
+		return nil, err
 	}
-	stored := resource{uid: r.UID, rid: h.resource(cluster, r.UID), properties: properties, doc: doc}
+	stored := &resource{uid: r.UID, rid: h.resource(cluster, r.UID), properties: properties, doc: doc}
 	if len(r.Internal) == 0 {
 		stored.digest = h.sum(hashDocument, doc)
 		return stored, nil
 	}
 	if _, stored.internal, err = encoded(r.Internal); err != nil {
-		return resource{}, err
+		return nil, err
 	}
 	stored.digest = h.sum(hashDocument, doc+stored.internal)
 	return stored, nil
@@ -65,33 +64,11 @@ func (h hasher) newResource(cluster string, r *search.Resource) (resource, error
 
 // encoded returns properties in the form that decoding their JSON returns, and their JSON.
 func encoded(properties query.Properties) (query.Properties, string, error) {
-	doc := properties.AppendJSON(nil)
-	if canonical(properties) {
-		return properties, string(doc), nil
-	}
-	decoded, err := query.DecodeProperties(doc)
+	decoded, err := query.DecodeProperties(properties.AppendJSON(nil))
 	if err != nil {
 		return nil, "", err
 	}
 	return decoded, string(decoded.AppendJSON(nil)), nil
-}
-
-// canonical reports whether properties are in the form that DecodeProperties returns.
-func canonical(properties query.Properties) bool {
-	for i := range properties {
-		p := &properties[i]
-		if i > 0 && properties[i-1].Name >= p.Name || !utf8.ValidString(p.Name) || p.Type < query.Map && len(p.Leaves) != 1 {
-			return false
-		}
-		for j := range p.Leaves {
-			leaf := &p.Leaves[j]
-			if !utf8.ValidString(leaf.Text) || !utf8.ValidString(leaf.Key) ||
-				p.Type == query.Map && j > 0 && p.Leaves[j-1].Key >= leaf.Key {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // columns contains the indexed columns of a resource.
@@ -99,7 +76,8 @@ type columns struct {
 	created      *int64
 	createdOther bool
 	name         *string
-	nameKey      *string
+	// nameOther is true if name is not the whole property name, or not a plain name.
+	nameOther bool
 	// leaves contains the terms of leaves in order.
 	leaves []int64
 	terms  []int64
@@ -127,16 +105,20 @@ func (c *columns) nameColumns(properties query.Properties) {
 	if p == nil || len(p.Leaves) == 0 {
 		return
 	}
-	text := orderText(&p.Leaves[0])
-	key := orderKey(text)
 	if p.Type < query.Map {
 		if name := escape(p.Leaves[0].Text); len(name) <= longName {
 			c.name = &name
 		}
 	}
-	if p.Type != query.String || key[0] != textRank || c.name == nil {
-		c.nameKey = &key
+	c.nameOther = p.Type != query.String || !plainText(p.Leaves[0].Text) || c.name == nil
+}
+
+// nameKey returns the column that is not NULL if nameOther is true.
+func (c *columns) nameKey() *string {
+	if !c.nameOther {
+		return nil
 	}
+	return new(string)
 }
 
 // exactTime returns the time of a property, if the property is a time that microseconds can

@@ -88,7 +88,7 @@ func (v *view) addSchemas(ctx context.Context, found schemas, clusters []int32) 
 	if len(clusters) == 0 {
 		return nil
 	}
-	rows, err := v.tx.Query(ctx, "SELECT DISTINCT name, type, is_time FROM "+v.engine.table("properties")+
+	rows, err := v.tx.Query(ctx, "SELECT DISTINCT name, type, is_time FROM "+table("properties")+
 		" WHERE cluster = ANY($1) AND NOT secret", clusters)
 	if err != nil {
 		return err

@@ -20,12 +20,9 @@ type inquiry struct {
 	selection *selection
 	rest      query.Query
 	clusters  int
-	// numbers contains the counts of the selected classes in the snapshot, if classes alone
-	// determine the matches.
+	// numbers contains the counts of the selected classes in the snapshot, if classes alone determine the matches, or if
+	// there are few classes.
 	numbers []int
-	// candidates is the number of resources of the selected classes, if classes alone do not
-	// determine the matches.
-	candidates int
 	// byName is true if the scope contains some resources only by name.
 	byName  bool
 	version uint64
@@ -38,10 +35,8 @@ func (d *database) inquire(ctx context.Context, scope visibility.Scope, q *query
 	return d.read(ctx, func(v *view) error {
 		i.clusters = len(d.catalog.clusters)
 		i.selection = d.selection(scope, &classes, now)
-		if len(i.rest.Filters)+len(i.rest.Keywords) == 0 {
+		if len(i.rest.Filters)+len(i.rest.Keywords) == 0 || len(i.selection.classes) <= fewClasses {
 			i.numbers = i.selection.numbers()
-		} else {
-			i.candidates = i.selection.candidates()
 		}
 		i.byName = len(d.selection(scope, &query.Query{}, now).named) > 0
 		i.version = uint64(v.version)
@@ -85,12 +80,7 @@ func (d *database) search(ctx context.Context, scope visibility.Scope, request *
 				byClass = by
 			}
 		}
-		if c.readsAll(request, i.candidates) {
-			counts, err = c.readAll(ctx, v, byClass)
-		} else {
-			counts, err = c.tally(ctx, v, i.numbers, request.Items || request.Related, byClass)
-		}
-		if err != nil {
+		if counts, err = c.tally(ctx, v, i.numbers, request.Items || request.Related, byClass); err != nil {
 			return err
 		}
 		result.Count = counts.count
@@ -129,20 +119,6 @@ func (d *database) search(ctx context.Context, scope visibility.Scope, request *
 	return result, err
 }
 
-// maxCandidates bounds the number of candidates for each item of a page, and maxRead bounds their
-// total number. Up to these bounds, all matches are read without counting them first.
-const (
-	maxCandidates = 4
-	maxRead       = 20_000
-)
-
-// readsAll reports whether reading all matches is cheaper than counting them and reading the
-// matches of a page.
-func (c *condition) readsAll(request *search.Request, candidates int) bool {
-	return request.Items && len(request.OrderBy) == 0 && !c.exact() && !c.refine &&
-		candidates <= maxRead && candidates/maxCandidates <= request.Limit
-}
-
 // itemColumns are the columns that readItems reads.
 const itemColumns = "r.class, r.rid, r.version, r.uid, r.doc"
 
@@ -152,6 +128,8 @@ type found struct {
 	class *class
 	rid   int64
 }
+
+func (f *found) node() node { return node{f.class.cluster.id, f.rid} }
 
 func (v *view) readItems(ctx context.Context, statement string, args []any) ([]found, error) {
 	rows, err := v.tx.Query(ctx, statement, args...)
@@ -194,31 +172,19 @@ func (e *Engine) Get(ctx context.Context, scope visibility.Scope, uid string) (*
 // GetMany implements search.ManyGetter.
 func (e *Engine) GetMany(ctx context.Context, scope visibility.Scope, uids []string) (_ []search.Item, err error) {
 	defer observe("get", time.Now(), &err)
-	// Every read needs the lock of the catalog, so it is held only to look up the clusters.
-	type wanted struct {
-		of  *cluster
-		uid string
-	}
-	var possible []wanted
+	var nodes []node
 	var items []search.Item
 	err = e.primary.read(ctx, func(*view) error {
 		for _, uid := range uids {
 			for _, name := range search.ClustersOf(uid) {
 				if of := e.primary.catalog.named[name]; of != nil {
-					possible = append(possible, wanted{of, uid})
+					nodes = append(nodes, node{of.id, e.hash.resource(name, uid)})
 				}
 			}
 		}
 		return nil
-	}, func(v *view) error {
-		if len(possible) == 0 {
-			return nil
-		}
-		clusters, rids := make([]int32, len(possible)), make([]int64, len(possible))
-		for i, one := range possible {
-			clusters[i], rids[i] = one.of.id, e.hash.resource(one.of.name, one.uid)
-		}
-		items, err = v.get(ctx, scope, clusters, rids)
+	}, func(v *view) (err error) {
+		items, err = v.get(ctx, scope, nodes)
 		return err
 	})
 	if err != nil {
@@ -228,9 +194,8 @@ func (e *Engine) GetMany(ctx context.Context, scope visibility.Scope, uids []str
 }
 
 // get returns the given resources that are in the scope.
-func (v *view) get(ctx context.Context, scope visibility.Scope, clusters []int32, rids []int64) ([]search.Item, error) {
-	found, err := v.readItems(ctx, "SELECT "+itemColumns+" FROM "+v.engine.table("resources")+
-		" r JOIN unnest($1::integer[], $2::bigint[]) WITH ORDINALITY u(cluster, rid, at) ON r.cluster = u.cluster AND r.rid = u.rid ORDER BY u.at", []any{clusters, rids})
+func (v *view) get(ctx context.Context, scope visibility.Scope, nodes []node) ([]search.Item, error) {
+	found, err := v.itemsInOrder(ctx, nodes)
 	if err != nil {
 		return nil, err
 	}

@@ -80,23 +80,25 @@ func split(q *query.Query) (classes, resources query.Query) {
 	return classes, resources
 }
 
-// selectionKeyOf returns the key of a query, or "" if the query depends on the time because of
-// ages.
-func selectionKeyOf(q *query.Query) string {
-	for i := range q.Filters {
-		for j := range q.Filters[i].Comparisons {
-			if q.Filters[i].Comparisons[j].Age != 0 {
-				return ""
+// selectionKeyOf returns the key of the filters of a query, or false if the query depends on the time because of ages.
+func selectionKeyOf(q *query.Query) (string, bool) {
+	var key []byte
+	for _, f := range q.Filters {
+		key = fmt.Appendf(key, "%q:", f.Property)
+		for _, c := range f.Comparisons {
+			if c.Age != 0 {
+				return "", false
 			}
+			key = fmt.Appendf(key, "%s%q", c.Op, c.Parts)
 		}
 	}
-	return q.String()
+	return string(key), true
 }
 
 // selection returns the selection for a scope and a query on classes. The caller must hold the lock of the catalog.
 func (d *database) selection(scope visibility.Scope, q *query.Query, now time.Time) *selection {
-	key := selectionKey{scope: scope.ID(), query: selectionKeyOf(q)}
-	cacheable := key.query != "" || len(q.Filters) == 0
+	filters, cacheable := selectionKeyOf(q)
+	key := selectionKey{scope: scope.ID(), query: filters}
 	if cacheable {
 		if kept, ok := d.selections.Get(key); ok && kept.(*selection).epoch == d.catalog.epoch {
 			return kept.(*selection)

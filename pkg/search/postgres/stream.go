@@ -22,7 +22,7 @@ type row struct {
 // each executes call for each matching resource, in no particular order, with decoded properties.
 func (c *condition) each(ctx context.Context, v *view, classes func(*builder) string, call func(*row) error) error {
 	b := c.builder()
-	rows, err := v.tx.Query(ctx, "SELECT r.class, r.rid, r.version, r.uid, r.doc FROM "+v.engine.table("resources")+" r WHERE "+c.where(b, classes(b)), b.args...)
+	rows, err := v.tx.Query(ctx, "SELECT r.class, r.rid, r.version, r.uid, r.doc FROM "+table("resources")+" r WHERE "+c.where(b, classes(b)), b.args...)
 	if err != nil {
 		return err
 	}

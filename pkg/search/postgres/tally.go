@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"strings"
 
@@ -19,8 +18,6 @@ type tally struct {
 	count int
 	// clusters contains the clusters with matches, in the order of their names.
 	clusters []clusterTally
-	// items contains all matches if they were read instead of counted.
-	items map[node]found
 }
 
 // clusterTally is the tally of one cluster.
@@ -30,8 +27,8 @@ type clusterTally struct {
 	// rids contains the matches in order if listed is true.
 	rids   []int64
 	listed bool
-	// classes contains the classes with matches. If whole is true, it is empty, and any class
-	// except Secrets may have matches.
+	// classes contains the classes with matches. If whole is true, it contains only those of Secrets, and any other
+	// class may have matches.
 	classes []*class
 	whole   bool
 }
@@ -53,17 +50,16 @@ func (s *selection) numbers() []int {
 	return numbers
 }
 
-// candidates returns the number of resources of the selected classes, or a large number if there are many classes.
-// The caller must hold the lock of the catalog.
-func (s *selection) candidates() int {
-	if len(s.classes) > fewClasses || len(s.named) > 0 {
-		return math.MaxInt
-	}
+// fewResources is the number of resources up to which all matches are listed.
+const fewResources = 20_000
+
+// few reports whether a selection contains few resources.
+func (s *selection) few(numbers []int) bool {
 	total := 0
-	for _, one := range s.classes {
-		total += int(one.n)
+	for _, n := range numbers {
+		total += n
 	}
-	return total
+	return len(s.classes) <= fewClasses && len(s.named) == 0 && total <= fewResources
 }
 
 // gathering collects a tally class by class.
@@ -161,7 +157,7 @@ func (c *condition) tally(ctx context.Context, v *view, numbers []int, list bool
 	switch {
 	case rest.empty():
 		return g.tally(), nil
-	case list && c.selective():
+	case list && len(g.clusters) == 0 && (c.selective() || s.few(numbers)):
 		err = c.list(ctx, v, rest, g)
 	default:
 		err = c.count(ctx, v, rest.condition, g.add)
@@ -178,7 +174,7 @@ func (c *condition) selective() bool {
 func (c *condition) count(ctx context.Context, v *view, classes func(*builder) string, add func(*class, int)) error {
 	b := c.builder()
 	where := c.where(b, classes(b))
-	rows, err := v.tx.Query(ctx, "SELECT r.class, count(*) FROM "+v.engine.table("resources")+" r WHERE "+where+" GROUP BY r.class", b.args...)
+	rows, err := v.tx.Query(ctx, "SELECT r.class, count(*) FROM "+table("resources")+" r WHERE "+where+" GROUP BY r.class", b.args...)
 	if err != nil {
 		return err
 	}
@@ -194,25 +190,6 @@ func (c *condition) count(ctx context.Context, v *view, classes func(*builder) s
 	return err
 }
 
-// readAll reads all resources that meet the condition, which also counts them, like tally.
-func (c *condition) readAll(ctx context.Context, v *view, by *values) (*tally, error) {
-	b := c.builder()
-	where := c.where(b, c.selection.condition(b))
-	read, err := v.readItems(ctx, "SELECT "+itemColumns+" FROM "+v.engine.table("resources")+" r WHERE "+where, b.args)
-	if err != nil {
-		return nil, err
-	}
-	g := newGathering(by)
-	items := make(map[node]found, len(read))
-	for i := range read {
-		g.list(read[i].class, read[i].rid)
-		items[node{read[i].class.cluster.id, read[i].rid}] = read[i]
-	}
-	t := g.tally()
-	t.items = items
-	return t, nil
-}
-
 // list returns the keys of the resources that meet the condition. If the condition only concerns
 // names, the index of names answers it, and list excludes classes outside of the selection.
 func (c *condition) list(ctx context.Context, v *view, s *selection, g gathering) error {
@@ -224,7 +201,7 @@ func (c *condition) list(ctx context.Context, v *view, s *selection, g gathering
 	} else {
 		classes = s.condition(b)
 	}
-	rows, err := v.tx.Query(ctx, "SELECT r.class, r.rid FROM "+v.engine.table("resources")+" r WHERE "+c.where(b, classes), b.args...)
+	rows, err := v.tx.Query(ctx, "SELECT r.class, r.rid FROM "+table("resources")+" r WHERE "+c.where(b, classes), b.args...)
 	if err != nil {
 		return err
 	}
@@ -266,22 +243,22 @@ func (l *leafCondition) namesOnly() bool {
 // condition is a single value or token. It returns the remaining selection.
 func (c *condition) countWhole(ctx context.Context, v *view, g gathering) (*selection, error) {
 	s := c.selection
-	table, of, term, terms := "", "", "", []int64(nil)
+	counts, of, term, terms := "", "", "", []int64(nil)
 	b := c.builder()
 	switch {
 	case s.filtered:
 		return s, nil
 	case len(c.keywords) == 1 && len(c.filters) == 0:
 		if k := &c.keywords[0]; k.pattern == "" && len(k.clusters) == 0 && len(k.terms) == 1 && len(k.terms[0]) == 1 {
-			table, term, terms = "tokens", "term", k.terms[0]
+			counts, term, terms = "tokens", "term", k.terms[0]
 		}
 	case len(c.keywords) == 0 && len(c.filters) == 1:
 		if f := &c.filters[0]; f.pair && f.unwanted.empty() {
-			table, term, terms = "facets", "leaf", f.wanted.terms
+			counts, term, terms = "facets", "leaf", f.wanted.terms
 			of = " AND property = " + b.arg(b.engine.hash.property(c.rest.Filters[0].Property))
 		}
 	}
-	if table == "" {
+	if counts == "" {
 		return s, nil
 	}
 	whole, rest := s.withoutWhole()
@@ -291,7 +268,7 @@ func (c *condition) countWhole(ctx context.Context, v *view, g gathering) (*sele
 		ids[i] = one.id
 		byID[one.id] = one
 	}
-	rows, err := v.tx.Query(ctx, "SELECT cluster, "+term+", n FROM "+v.engine.table(table)+
+	rows, err := v.tx.Query(ctx, "SELECT cluster, "+term+", n FROM "+table(counts)+
 		" WHERE "+term+" = ANY("+b.arg(terms)+") AND cluster = ANY("+b.arg(ids)+") AND NOT secret"+of, b.args...)
 	if err != nil {
 		return nil, err

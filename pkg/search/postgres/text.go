@@ -72,35 +72,10 @@ func lowerASCII(text string) string {
 	return text
 }
 
-// Ranks of order keys.
-const (
-	numberRank = '1'
-	timeRank   = '2'
-	textRank   = '3'
-)
-
-// orderKey returns an escaped text whose order by bytes equals the order of query.CompareTexts.
-func orderKey(text string) string {
-	if number, is := query.ParseNumber(text); is {
-		return string(appendHex([]byte{numberRank}, orderedFloat(number)))
-	}
-	if at, is := query.ParseTime(text); is {
-		return timeKey(at)
-	}
-	return string(rune(textRank)) + escape(text)
-}
-
-func timeKey(at time.Time) string {
-	key := appendHex([]byte{timeRank}, uint64(at.Unix())^1<<63)
-	return string(appendHex(key, uint64(at.Nanosecond())))
-}
-
-func appendHex(key []byte, value uint64) []byte {
-	const digits = "0123456789abcdef"
-	for shift := 60; shift >= 0; shift -= 4 {
-		key = append(key, digits[value>>shift&15])
-	}
-	return key
+// plainText reports whether a text is neither a number nor a time, so that its order is that of its bytes.
+func plainText(text string) bool {
+	_, number := query.ParseNumber(text)
+	return !number && !query.IsTime(text)
 }
 
 // orderedFloat returns an integer with the same order as the float. Both zeros are equal.
@@ -118,14 +93,6 @@ func orderedFloat(number float64) uint64 {
 // microseconds returns a time in microseconds since 1970, and reports whether the result is exact.
 func microseconds(at time.Time) (int64, bool) {
 	return at.UnixMicro(), at.Nanosecond()%1000 == 0
-}
-
-// orderText returns the text by which a leaf is ordered.
-func orderText(leaf *query.Leaf) string {
-	if leaf.Key == "" {
-		return leaf.Text
-	}
-	return query.LeafText(query.Map, *leaf)
 }
 
 // hasher computes 64-bit hashes of texts. The key is a secret of the database, so that reporters

@@ -87,49 +87,29 @@ func (t *tokenCounts) add(secret bool, words string, by int64, terms []int64) []
 	return terms
 }
 
-// sorted returns the tokens whose counts change, in the order of their terms.
-func (t *tokenCounts) sorted(of int) []string {
-	sorted := make([]string, 0, len(t.byToken[of]))
-	for token, one := range t.byToken[of] {
-		if one.more != 0 {
-			sorted = append(sorted, token)
-		}
-	}
-	slices.SortFunc(sorted, func(x, y string) int { return cmp.Compare(t.byToken[of][x].term, t.byToken[of][y].term) })
-	return sorted
+// tokenRow is a row of the table tokens.
+type tokenRow struct {
+	Secret bool   `json:"secret"`
+	Token  string `json:"token"`
+	Term   int64  `json:"term"`
+	N      int64  `json:"n"`
 }
 
-// store updates the table. If the cluster is fresh, the table contains no rows of it yet. The
-// caller must hold the lock of the cluster.
-func (t *tokenCounts) store(ctx context.Context, p *pipeline, e *Engine, cluster int32, fresh bool) error {
-	var texts []string
-	var secret []bool
-	var terms, more, fewer []int64
+var tokenTable = countTable{name: "tokens", key: []string{"term", "secret"}, types: "secret boolean, token text, term bigint, n bigint"}
+
+// store updates the table. The caller must hold the lock of the cluster.
+func (t *tokenCounts) store(ctx context.Context, p *pipeline, cluster int32) error {
+	var rows []tokenRow
 	for i := range t.byToken {
-		// Inserts are faster in the order of the key.
-		for _, token := range t.sorted(i) {
-			one := t.byToken[i][token]
-			secret, texts, terms, more = append(secret, i == 1), append(texts, token), append(terms, one.term), append(more, one.more)
-			if one.more < 0 {
-				fewer = append(fewer, one.term)
+		for token, one := range t.byToken[i] {
+			if one.more != 0 {
+				rows = append(rows, tokenRow{i == 1, token, one.term, one.more})
 			}
 		}
 	}
-	if len(texts) == 0 {
-		return nil
-	}
-	if fresh {
-		return p.insert(ctx, "storing words", "tokens", []string{"cluster", "secret", "token", "term", "n"}, len(texts), func(i int) []any {
-			return []any{cluster, secret[i], texts[i], terms[i], more[i]}
-		})
-	}
-	p.add("storing words", "INSERT INTO "+e.table("tokens")+` AS t (cluster, secret, token, term, n)
-		SELECT $1, * FROM unnest($2::boolean[], $3::text[], $4::bigint[], $5::bigint[])
-		ON CONFLICT (term, cluster, secret) DO UPDATE SET n = t.n + excluded.n`, cluster, secret, texts, terms, more)
-	if len(fewer) > 0 {
-		p.add("removing words", "DELETE FROM "+e.table("tokens")+" WHERE cluster = $1 AND term = ANY($2) AND n <= 0", cluster, fewer)
-	}
-	return nil
+	// Inserts are faster in the order of the key.
+	slices.SortFunc(rows, func(x, y tokenRow) int { return cmp.Compare(x.Term, y.Term) })
+	return addCounts(ctx, p, &tokenTable, cluster, rows, func(r *tokenRow) int64 { return r.N })
 }
 
 // keywordCondition is true for resources that contain a keyword, and for resources of clusters
@@ -187,14 +167,13 @@ func (c *condition) addKeyword(ctx context.Context, v *view, keyword string) err
 // among them. It may return more than maxTerms.
 func (v *view) tokens(ctx context.Context, c *condition, pattern string) (terms []int64, long bool, err error) {
 	b := c.builder()
-	table := v.engine.table("tokens")
 	of := ""
 	if len(c.selection.clusters) < c.clusters {
 		of = " AND cluster = ANY(" + b.arg(c.selection.clusterIDs()) + "::integer[])"
 	}
 	statement := fmt.Sprintf("(SELECT DISTINCT term, false FROM %[1]s WHERE token LIKE %[2]s%[3]s LIMIT %[4]d)"+
 		" UNION ALL (SELECT term, true FROM %[1]s WHERE term = %[5]s%[3]s LIMIT 1)",
-		table, b.arg(pattern), of, maxTerms+1, b.arg(v.engine.hash.sum(hashToken, anyLong)))
+		table("tokens"), b.arg(pattern), of, maxTerms+1, b.arg(v.engine.hash.sum(hashToken, anyLong)))
 	rows, err := v.tx.Query(ctx, statement, b.args...)
 	if err != nil {
 		return nil, false, err

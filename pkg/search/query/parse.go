@@ -381,3 +381,8 @@ func (p *parser) rawNext(from int) string {
 	}
 	return next
 }
+
+// quote quotes a text.
+func quote(text string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
+}

@@ -3,7 +3,6 @@ package query
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -84,13 +83,6 @@ func TestParse(t *testing.T) {
 			if err := got.Check(); err != nil {
 				t.Errorf("Check() of the parsed query = %v, want nil", err)
 			}
-			again, err := Parse(got.String())
-			if err != nil {
-				t.Fatalf("Parse(%s) = %v, want nil", got.String(), err)
-			}
-			if diff := cmp.Diff(got, again); diff != "" {
-				t.Errorf("Parse(String() = %s) (-before +after):\n%s", got.String(), diff)
-			}
 		})
 	}
 }
@@ -170,28 +162,6 @@ func TestParseAtTheLimits(t *testing.T) {
 	}
 }
 
-func TestString(t *testing.T) {
-	for name, test := range map[string]struct {
-		query Query
-		want  string
-	}{
-		"empty query":             {Query{}, ""},
-		"one operator":            {filters(filter("a", NotEqual, "b", "c"), filter("d", GreaterOrEqual, "3")), "a!=b,c d>=3"},
-		"several operators":       {filters(filterOf("a", NewComparison(Equal, "b"), NewComparison(NotEqual, "c"))), "a:b,!=c"},
-		"literal wildcard":        {filters(filter("a", Equal, "b*")), `a:"b*"`},
-		"part of a pattern":       {filters(filterOf("a", pattern(Equal, `b\**c`))), `a:"b*"*c`},
-		"label":                   {filters(filter("label", Equal, "app=web")), "label:app=web"},
-		"like an operator":        {filters(filter("a", Equal, ">b")), `a:">b"`},
-		"filters before keywords": {Query{Keywords: []string{"x", "a:b"}, Filters: []Filter{filter("a", Equal, "")}}, `a:"" x "a:b"`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := test.query.String(); got != test.want {
-				t.Errorf("String() = %s, want %s", got, test.want)
-			}
-		})
-	}
-}
-
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"", "kind:Pod namespace:a,b status!=Running restarts>3 created:day label:app=web nginx*",
@@ -214,17 +184,6 @@ func FuzzParse(f *testing.F) {
 		}
 		if err := q.Check(); err != nil {
 			t.Fatalf("Check() of the parsed query = %v, want nil", err)
-		}
-		canonical := q.String()
-		again, err := Parse(canonical)
-		if err != nil {
-			t.Fatalf("Parse(%q) = %v, want nil", canonical, err)
-		}
-		if !reflect.DeepEqual(q, again) {
-			t.Fatalf("Parse(%q) (-before +after):\n%s", canonical, cmp.Diff(q, again))
-		}
-		if canonical != again.String() {
-			t.Fatalf("String() = %q, which is not canonical", canonical)
 		}
 	})
 }

@@ -104,12 +104,8 @@ func CompareTexts(a, b string) int {
 	}
 }
 
-// CompareLeaves orders leaves as CompareTexts orders their texts. The text of a leaf with a key is "key=value".
-func CompareLeaves(a, b Leaf) int {
-	return CompareTexts(orderText(a), orderText(b))
-}
-
-func orderText(leaf Leaf) string {
+// OrderText returns the text by which a leaf is ordered. That of a leaf with a key is "key=value".
+func OrderText(leaf Leaf) string {
 	if leaf.Key == "" {
 		return leaf.Text
 	}

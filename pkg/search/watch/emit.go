@@ -75,13 +75,8 @@ func rescoped(changed bool, err error) error {
 
 // refresh handles a possible change of the scope.
 func (r *run) refresh(ctx context.Context) error {
-	changed, err := r.rescope(ctx)
-	switch {
-	case err != nil || !changed:
+	if changed, err := r.rescope(ctx); err != nil || !changed {
 		return err
-	case r.replay.running:
-		r.replay.rescoped = true
-		return nil
 	}
 	return r.uninterrupted(ctx, r.resync)
 }

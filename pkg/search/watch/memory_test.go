@@ -79,3 +79,35 @@ func TestWatchMemoryIsBounded(t *testing.T) {
 		t.Errorf("Fits() without a bound = %v, want nil", err)
 	}
 }
+
+// TestRewindsAreCounted checks that a watch from an earlier version counts the resources that have changed since then, and
+// that nothing is counted after its end.
+func TestRewindsAreCounted(t *testing.T) {
+	const changed = 12_000 // of at least 43 bytes, which the limit of a caller does not allow
+	engine := open(t)
+	from := put(t, engine, "east", `web {"status":"Running"}`)
+	var names []string
+	for i := range changed {
+		names = append(names, fmt.Sprintf(`pod-%05d {"status":"Failed"}`, i))
+	}
+	put(t, engine, "east", names...)
+	for limit, refused := range map[int64]bool{1 << 20: true, 1 << 30: false} {
+		memory := watch.NewMemory(limit, "search-watch-memory-bytes")
+		ctx, cancel := context.WithCancel(t.Context())
+		w := watch.Watch(ctx, watch.Config{
+			Engine: engine, Scopes: newScopes(visibility.Everything()), User: jane, Query: looksFor(t, "status:Running"), From: from, Memory: memory,
+		})
+		put(t, engine, "east", fmt.Sprintf(`web {"status":"Running","restarts":%d}`, limit))
+		for event := range w.Events() {
+			event.Done()
+			cancel()
+		}
+		cancel()
+		if err := w.Err(); apierrors.IsTooManyRequests(err) != refused {
+			t.Errorf("error of a watch with %d bytes for %d changed resources = %v, want status 429: %t", limit, changed, err, refused)
+		}
+		if err := memory.Fits(jane, int(limit/2-64<<10)/224); err != nil {
+			t.Errorf("Fits() after the end of the watch = %v, want nil", err)
+		}
+	}
+}

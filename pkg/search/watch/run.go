@@ -23,9 +23,8 @@ const (
 	// announced. scopePoll is the interval of additional checks of the scope.
 	scopeAge  = 10 * time.Millisecond
 	scopePoll = 500 * time.Millisecond
-	// fetchTimeout bounds the wait for changes. replayTimeout bounds it during a replay.
-	fetchTimeout  = 10 * time.Second
-	replayTimeout = 100 * time.Millisecond
+	// fetchTimeout bounds the wait for changes.
+	fetchTimeout = 10 * time.Second
 )
 
 // errRescoped interrupts work that used a previous scope.
@@ -51,7 +50,6 @@ type run struct {
 	// the last event.
 	covered, position uint64
 	bookmarked        uint64
-	replay            replay
 }
 
 // batch contains changes of the engine.
@@ -90,13 +88,13 @@ func (r *run) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	until, batches := r.replay.until, make(chan batch)
+	batches := make(chan batch)
 	// The next changes are read after the events of the last ones are sent, so that a slow client leaves them in the
 	// log of the engine.
 	fetch := func(after search.Position) {
 		fetching.StartWithContext(ctx, func(ctx context.Context) {
 			select {
-			case batches <- r.fetch(ctx, after, until):
+			case batches <- r.fetch(ctx, after):
 			case <-ctx.Done():
 			}
 		})
@@ -130,7 +128,7 @@ func (r *run) run(ctx context.Context) error {
 				return err
 			}
 		case <-bookmarks.C:
-			if r.position > r.bookmarked && !r.replay.running {
+			if r.position > r.bookmarked {
 				if err := r.bookmark(ctx, false); err != nil {
 					return err
 				}
@@ -162,22 +160,15 @@ func (r *run) begin(ctx context.Context) (uint64, error) {
 		after = first
 	}
 	r.position, r.bookmarked = after, after
-	r.replay = replay{running: last > after, until: last, scope: r.scope, touched: map[string]*search.Change{}}
-	return after, nil
+	return after, r.rewind(ctx, after, last)
 }
 
-// fetch reads the changes after a position. It waits until there is a later position. Up to the version until, it polls
-// faster.
-func (r *run) fetch(ctx context.Context, after search.Position, until uint64) batch {
+// fetch reads the changes after a position. It waits until there is a later position.
+func (r *run) fetch(ctx context.Context, after search.Position) batch {
 	backoff := wait.Backoff{Duration: 10 * time.Millisecond, Factor: 2, Steps: 8, Cap: time.Second}
 	for {
-		// If there are no changes, the version alone is passed on, so that a replay ends and
-		// bookmarks continue.
-		timeout := fetchTimeout
-		if after.Version < until {
-			timeout = replayTimeout
-		}
-		b := r.read(ctx, after, timeout)
+		// If there are no changes, the version alone is passed on, so that bookmarks continue.
+		b := r.read(ctx, after, fetchTimeout)
 		if b.err != nil || b.next != after {
 			return b
 		}
@@ -215,19 +206,10 @@ func (r *run) apply(ctx context.Context, b batch) error {
 			return err
 		}
 		change := &b.changes[i]
-		if r.replay.running && change.Version > r.replay.until {
-			if err := r.settle(ctx); err != nil {
-				return err
-			}
-		}
 		err := r.change(ctx, change)
 		for errors.Is(err, errRescoped) {
-			if !r.replay.running {
-				if err = r.uninterrupted(ctx, r.resync); err != nil {
-					return err
-				}
-			} else {
-				r.replay.rescoped = true
+			if err = r.uninterrupted(ctx, r.resync); err != nil {
+				return err
 			}
 			err = r.change(ctx, change)
 		}
@@ -236,17 +218,11 @@ func (r *run) apply(ctx context.Context, b batch) error {
 		}
 	}
 	r.position = max(r.position, b.next.Version)
-	if r.replay.running && b.next.Version >= r.replay.until {
-		return r.settle(ctx)
-	}
 	return nil
 }
 
 // change sends the event for one change, unless a listing already includes it.
 func (r *run) change(ctx context.Context, change *search.Change) error {
-	if r.replay.running {
-		return r.replayChange(ctx, change)
-	}
 	known, was := r.sent.items[change.UID]
 	if change.Version <= r.covered || was && change.Version <= known.version {
 		return nil

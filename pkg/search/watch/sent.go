@@ -12,9 +12,8 @@ import (
 type sentItem struct {
 	version uint64
 	// pass is the number of the last listing that contained the item.
-	pass uint32
-	// place is an index into places.
-	place uint32
+	pass  uint32
+	place *usedPlace
 	name  string
 }
 
@@ -27,11 +26,8 @@ type place struct {
 
 // sentItems are the items that the client knows, by UID.
 type sentItems struct {
-	items  map[string]sentItem
-	places []usedPlace
-	known  map[place]uint32
-	// free contains the indexes of places without items.
-	free  []uint32
+	items map[string]sentItem
+	known map[place]*usedPlace
 	share share
 }
 
@@ -42,7 +38,7 @@ type usedPlace struct {
 }
 
 func newSentItems(share share) sentItems {
-	return sentItems{items: map[string]sentItem{}, known: map[place]uint32{}, share: share}
+	return sentItems{items: map[string]sentItem{}, known: map[place]*usedPlace{}, share: share}
 }
 
 // add records an item. It keeps the identity that was first sent. It returns an error if the memory
@@ -59,25 +55,37 @@ func (t *sentItems) add(uid, cluster string, hub bool, version uint64, pass uint
 		kind: search.Text(properties, query.Kind), namespace: search.Text(properties, query.Namespace),
 	}
 	bytes := bytesOf(uid, name)
-	if _, shared := t.known[at]; !shared {
+	used := t.known[at]
+	if used == nil {
 		bytes += at.bytes()
 	}
 	if err := t.share.grow(bytes); err != nil {
 		return err
 	}
 	// The texts may be parts of a whole response, which would then stay in memory.
-	t.items[strings.Clone(uid)] = sentItem{
-		version: version, pass: pass, name: strings.Clone(name), place: t.use(at),
+	if used == nil {
+		at.cluster, at.kind, at.namespace = strings.Clone(at.cluster), strings.Clone(at.kind), strings.Clone(at.namespace)
+		used = &usedPlace{place: at}
+		t.known[at] = used
 	}
+	used.items++
+	t.items[strings.Clone(uid)] = sentItem{version: version, pass: pass, name: strings.Clone(name), place: used}
 	return nil
 }
 
 // remove removes an item.
 func (t *sentItems) remove(uid string) {
-	if known, ok := t.items[uid]; ok {
-		delete(t.items, uid)
-		t.share.shrink(bytesOf(uid, known.name) + t.leave(known.place))
+	known, ok := t.items[uid]
+	if !ok {
+		return
 	}
+	delete(t.items, uid)
+	bytes := bytesOf(uid, known.name)
+	if known.place.items--; known.place.items == 0 {
+		delete(t.known, known.place.place)
+		bytes += known.place.bytes()
+	}
+	t.share.shrink(bytes)
 }
 
 // bytesOf returns the memory for an item.
@@ -86,36 +94,6 @@ func bytesOf(uid, name string) int64 { return int64(itemBytes + len(uid) + len(n
 // bytes returns the memory for a place.
 func (p *place) bytes() int64 {
 	return int64(placeBytes + len(p.cluster) + len(p.kind) + len(p.namespace))
-}
-
-// use returns the index of the place of a new item.
-func (t *sentItems) use(p place) uint32 {
-	index, known := t.known[p]
-	if !known {
-		p.cluster, p.kind, p.namespace = strings.Clone(p.cluster), strings.Clone(p.kind), strings.Clone(p.namespace)
-		if last := len(t.free) - 1; last >= 0 {
-			index, t.free = t.free[last], t.free[:last]
-		} else {
-			index, t.places = uint32(len(t.places)), append(t.places, usedPlace{})
-		}
-		t.places[index].place = p
-		t.known[p] = index
-	}
-	t.places[index].items++
-	return index
-}
-
-// leave removes an item from its place. It returns the memory of the place if it was the last item, and otherwise 0.
-func (t *sentItems) leave(index uint32) int64 {
-	p := &t.places[index]
-	if p.items--; p.items > 0 {
-		return 0
-	}
-	bytes := p.bytes()
-	delete(t.known, p.place)
-	*p = usedPlace{}
-	t.free = append(t.free, index)
-	return bytes
 }
 
 // identity contains the properties that identify a resource on its cluster.
@@ -138,26 +116,13 @@ func identifying(encoded []byte) query.Properties {
 // item returns an item with only the properties that identify it.
 func (t *sentItems) item(uid string, version uint64) search.Item {
 	known := t.items[uid]
-	p := t.places[known.place].place
-	return identityItem(uid, &p, known.name, version)
-}
-
-// identityOf returns an item with only the properties that identify it.
-func identityOf(uid, cluster string, hub bool, version uint64, properties query.Properties) search.Item {
-	p := place{
-		cluster: cluster, hub: hub,
-		kind: search.Text(properties, query.Kind), namespace: search.Text(properties, query.Namespace),
-	}
-	return identityItem(uid, &p, search.Text(properties, query.Name), version)
-}
-
-func identityItem(uid string, p *place, name string, version uint64) search.Item {
+	p := known.place
 	var properties query.Properties
-	for _, known := range []struct{ property, text string }{
-		{query.Kind, p.kind}, {query.Name, name}, {query.Namespace, p.namespace},
+	for _, one := range []struct{ property, text string }{
+		{query.Kind, p.kind}, {query.Name, known.name}, {query.Namespace, p.namespace},
 	} {
-		if known.text != "" {
-			properties = append(properties, textProperty(known.property, known.text))
+		if one.text != "" {
+			properties = append(properties, textProperty(one.property, one.text))
 		}
 	}
 	return search.Item{UID: uid, Cluster: p.cluster, Hub: p.hub, Version: version, Object: properties}

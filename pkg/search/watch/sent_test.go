@@ -2,7 +2,6 @@ package watch
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,8 +41,8 @@ func TestPlacesAreReleased(t *testing.T) {
 		}
 		r.sent.remove(fmt.Sprint(i, "b"))
 	}
-	if places := len(r.sent.places); places != 1 || len(r.sent.known) != 0 {
-		t.Errorf("places = %d, of which %d are known, want 1 and 0", places, len(r.sent.known))
+	if places := len(r.sent.known); places != 0 {
+		t.Errorf("places without items = %d, want 0", places)
 	}
 	if held := r.sent.share.held; held != 0 {
 		t.Errorf("held bytes after all items were removed = %d, want 0", held)
@@ -63,43 +62,4 @@ func TestPlacesAreCounted(t *testing.T) {
 		}
 	}
 	t.Error("error of 100 namespaces of 60 KiB with a limit of 1 MiB = nil, want status 429")
-}
-
-// TestReplaysAreCounted checks the memory of a replay, and that it is returned.
-func TestReplaysAreCounted(t *testing.T) {
-	r := recording(1 << 40)
-	r.replay = replay{running: true, touched: map[string]*search.Change{}}
-	touch := func(uid, namespace string) {
-		t.Helper()
-		if err := r.touch(uid, withoutProperties(&search.Change{UID: uid, Cluster: "east", After: pod("a", namespace)})); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for i := range 10 {
-		touch(fmt.Sprint(i), longNamespace(i))
-	}
-	if held := r.sent.share.held; held < 10*60<<10 {
-		t.Errorf("held bytes of 10 namespaces of 60 KiB = %d, want at least %d", held, 10*60<<10)
-	}
-	for i := range 8 {
-		touch(fmt.Sprint(i), "shop")
-	}
-	for _, uid := range []string{"8", "9"} {
-		if err := r.touch(uid, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if held := r.sent.share.held; held > 60<<10 {
-		t.Errorf("held bytes without long namespaces = %d, want less than one of them", held)
-	}
-	if err := r.settle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	want := 8*bytesOf("0", "a") + (&place{cluster: "east", kind: "Pod", namespace: "shop"}).bytes()
-	if held := r.sent.share.held; held != want {
-		t.Errorf("held bytes after the replay = %d, want the %d of 8 items", held, want)
-	}
-	if strings.Count(fmt.Sprint(r.sent.places), "shop") != 1 {
-		t.Errorf("places = %v, want that of shop", r.sent.places)
-	}
 }

@@ -3,6 +3,7 @@
 package watch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -15,11 +16,6 @@ import (
 
 // ErrTooSlow is the error of a watch whose events are not received in time.
 var ErrTooSlow = errors.New("the watch is too slow: the client does not receive its events in time")
-
-const (
-	defaultPatience      = 10 * time.Second
-	defaultBookmarkEvery = time.Minute
-)
 
 // Config configures a watch.
 type Config struct {
@@ -117,12 +113,8 @@ func Watch(ctx context.Context, config Config) *Watcher {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
-	if config.Patience <= 0 {
-		config.Patience = defaultPatience
-	}
-	if config.BookmarkEvery <= 0 {
-		config.BookmarkEvery = defaultBookmarkEvery
-	}
+	config.Patience = cmp.Or(config.Patience, 10*time.Second)
+	config.BookmarkEvery = cmp.Or(config.BookmarkEvery, time.Minute)
 	w := &Watcher{events: make(chan Event), ended: make(chan struct{})}
 	r := &run{Config: config, events: w.events, terms: termsOf(&config.Query), sent: newSentItems(share{memory: config.Memory, user: config.User})}
 	r.batch = r.sent.share.empty()

@@ -29,7 +29,7 @@ func open(t testing.TB, options postgres.Options) *postgres.Engine {
 func TestEngine(t *testing.T) {
 	dsns := map[search.Engine]string{}
 	fresh := func(t *testing.T) search.Engine {
-		options := postgres.Options{DSN: postgrestest.Start(t), Partitions: 4}
+		options := postgres.Options{DSN: postgrestest.Start(t)}
 		engine := open(t, options)
 		dsns[engine] = options.DSN
 		return engine

@@ -49,10 +49,10 @@ func TestNamesAreCompletedInOrder(t *testing.T) {
 				t.Fatal(err)
 			}
 			if difference := gocmp.Diff(want, slices.Clip(append([]search.ValueCount{}, completion.Values...))); difference != "" {
-				t.Errorf("completion with limit %d of %s (-want +got):\n%s", limit, q.String(), difference)
+				t.Errorf("completion with limit %d of %s (-want +got):\n%s", limit, fmt.Sprint(q), difference)
 			}
 			if more := limit >= 0 && limit < len(all); completion.More != more {
-				t.Errorf("completion with limit %d of %s: more = %v, want %v", limit, q.String(), completion.More, more)
+				t.Errorf("completion with limit %d of %s: more = %v, want %v", limit, fmt.Sprint(q), completion.More, more)
 			}
 		}
 	}

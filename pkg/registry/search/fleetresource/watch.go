@@ -197,7 +197,7 @@ func (w *eventStream) event(event *searchwatch.Event) *watch.Event {
 	if event.Version > event.Item.Version {
 		object.ResourceVersion = strconv.FormatUint(event.Version, 10)
 	}
-	return &watch.Event{Type: kind, Object: &eventObject{FleetResource: object, event: kind, done: event.Done}}
+	return &watch.Event{Type: kind, Object: &eventObject{FleetResource: object, done: event.Done}}
 }
 
 func status(err error) *metav1.Status {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strconv"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -83,147 +82,64 @@ func (a *answer) decoded() (*searchv1alpha1.Search, error) {
 
 // write writes the Search as JSON.
 func (a *answer) write(to io.Writer) error {
-	w := &resultWriter{Writer: serving.NewWriter(to)}
-	err := a.append(w)
-	w.Buffer = append(w.Buffer, '\n')
-	if closeErr := w.Close(); err == nil {
-		err = closeErr
-	}
-	return err
-}
-
-// resultWriter appends results as JSON.
-type resultWriter struct{ *serving.Writer }
-
-func (a *answer) append(w *resultWriter) error {
-	head := *a.question
-	head.SetGroupVersionKind(searchv1alpha1.SchemeGroupVersion.WithKind("Search"))
-	head.Status = searchv1alpha1.SearchStatus{}
-	metadata, err := json.Marshal(&head.ObjectMeta)
-	if err != nil {
-		return fmt.Errorf("encoding metadata: %w", err)
-	}
-	spec, err := json.Marshal(&head.Spec)
-	if err != nil {
-		return fmt.Errorf("encoding the spec: %w", err)
-	}
-	w.Buffer = append(w.Buffer, `{"kind":"Search","apiVersion":"`...)
-	w.Buffer = append(w.Buffer, searchv1alpha1.SchemeGroupVersion.String()...)
-	w.Buffer = append(w.Buffer, `","metadata":`...)
-	w.Buffer = append(w.Buffer, metadata...)
-	w.Buffer = append(w.Buffer, `,"spec":`...)
-	w.Buffer = append(w.Buffer, spec...)
-	w.Buffer = append(w.Buffer, `,"status":{`...)
-	if len(a.question.Spec.Searches) == 0 {
-		w.appendResult(a.results[0])
+	lists := serving.NewLists(`[{"uid":"`, `","cluster":"","properties":null}]`)
+	out := *a.question
+	out.SetGroupVersionKind(searchv1alpha1.SchemeGroupVersion.WithKind("Search"))
+	out.Status = searchv1alpha1.SearchStatus{Warnings: a.warnings}
+	if len(out.Spec.Searches) == 0 {
+		out.Status.SearchResult = resultOf(lists, a.results[0])
 	} else {
-		w.Buffer = append(w.Buffer, `"count":`...)
-		var sum int64
 		for _, result := range a.results {
-			sum += int64(result.Count)
+			out.Status.Count += int64(result.Count)
+			out.Status.Results = append(out.Status.Results, resultOf(lists, result))
 		}
-		w.Buffer = strconv.AppendInt(w.Buffer, sum, 10)
-		w.Buffer = append(w.Buffer, `,"results":[`...)
-		for i, result := range a.results {
-			if i > 0 {
-				w.Buffer = append(w.Buffer, ',')
-			}
-			w.Buffer = append(w.Buffer, '{')
-			w.appendResult(result)
-			w.Buffer = append(w.Buffer, '}')
-		}
-		w.Buffer = append(w.Buffer, ']')
 	}
-	if len(a.warnings) > 0 {
-		warnings, err := json.Marshal(a.warnings)
-		if err != nil {
-			return fmt.Errorf("encoding warnings: %w", err)
-		}
-		w.Buffer = append(w.Buffer, `,"warnings":`...)
-		w.Buffer = append(w.Buffer, warnings...)
+	encoded, err := json.Marshal(&out)
+	if err != nil {
+		return fmt.Errorf("encoding results: %w", err)
 	}
-	w.Buffer = append(w.Buffer, `}}`...)
-	return nil
+	return lists.Write(to, append(encoded, '\n'))
 }
 
-func (w *resultWriter) appendResult(result *engine.Result) {
-	w.Buffer = append(w.Buffer, `"count":`...)
-	w.Buffer = strconv.AppendInt(w.Buffer, int64(result.Count), 10)
-	w.appendItems(result.Items)
-	for i := range result.Counts {
-		if i == 0 {
-			w.Buffer = append(w.Buffer, `,"counts":[`...)
-		} else {
-			w.Buffer = append(w.Buffer, ',')
-		}
-		w.Buffer = append(w.Buffer, `{"value":`...)
-		w.Buffer = serving.AppendString(w.Buffer, result.Counts[i].Value)
-		w.Buffer = append(w.Buffer, `,"count":`...)
-		w.Buffer = strconv.AppendInt(w.Buffer, int64(result.Counts[i].Count), 10)
-		w.Buffer = append(w.Buffer, '}')
+// resultOf returns a result whose items are in the lists.
+func resultOf(lists *serving.Lists, result *engine.Result) searchv1alpha1.SearchResult {
+	out := searchv1alpha1.SearchResult{
+		Count: int64(result.Count), Items: placeOf(lists, result.Items), MoreCounts: result.MoreCounts, Continue: result.Continue,
 	}
-	if len(result.Counts) > 0 {
-		w.Buffer = append(w.Buffer, ']')
-	}
-	if result.MoreCounts {
-		w.Buffer = append(w.Buffer, `,"moreCounts":true`...)
+	for _, value := range result.Counts {
+		out.Counts = append(out.Counts, searchv1alpha1.PropertyValue{Value: value.Value, Count: int64(value.Count)})
 	}
 	for i := range result.Related {
-		if i == 0 {
-			w.Buffer = append(w.Buffer, `,"related":[`...)
-		} else {
-			w.Buffer = append(w.Buffer, ',')
-		}
 		related := &result.Related[i]
-		w.Buffer = append(w.Buffer, `{"kind":`...)
-		w.Buffer = serving.AppendString(w.Buffer, related.Kind)
-		w.Buffer = append(w.Buffer, `,"count":`...)
-		w.Buffer = strconv.AppendInt(w.Buffer, int64(related.Count), 10)
-		w.appendItems(related.Items)
-		w.Buffer = append(w.Buffer, '}')
+		out.Related = append(out.Related, searchv1alpha1.RelatedResources{
+			Kind: related.Kind, Count: int64(related.Count), Items: placeOf(lists, related.Items),
+		})
 	}
-	if len(result.Related) > 0 {
-		w.Buffer = append(w.Buffer, ']')
-	}
-	if result.Continue != "" {
-		w.Buffer = append(w.Buffer, `,"continue":`...)
-		w.Buffer = serving.AppendString(w.Buffer, result.Continue)
-	}
+	return out
 }
 
-func (w *resultWriter) appendItems(items []engine.Item) {
-	for i := range items {
-		next := w.Buffer
+// placeOf adds items to the lists, and returns their place.
+func placeOf(lists *serving.Lists, items []engine.Item) []searchv1alpha1.SearchItem {
+	if len(items) == 0 {
+		return nil
+	}
+	return []searchv1alpha1.SearchItem{{UID: lists.Add(len(items), func(dst []byte, i int) []byte { return appendItem(dst, &items[i]) })}}
+}
+
+func appendItem(dst []byte, item *engine.Item) []byte {
+	dst = serving.AppendString(append(dst, `{"uid":`...), item.UID)
+	dst = serving.AppendString(append(dst, `,"cluster":`...), item.Cluster)
+	dst = item.Object.AppendJSON(append(dst, `,"properties":`...))
+	for i, uid := range item.RelatedTo {
 		if i == 0 {
-			next = append(next, `,"items":[`...)
+			dst = append(dst, `,"relatedTo":[`...)
 		} else {
-			next = append(next, ',')
+			dst = append(dst, ',')
 		}
-		item := &items[i]
-		next = append(next, `{"uid":`...)
-		next = serving.AppendString(next, item.UID)
-		next = append(next, `,"cluster":`...)
-		next = serving.AppendString(next, item.Cluster)
-		next = append(next, `,"properties":`...)
-		next = item.Object.AppendJSON(next)
-		for j, uid := range item.RelatedTo {
-			if j == 0 {
-				next = append(next, `,"relatedTo":[`...)
-			} else {
-				next = append(next, ',')
-			}
-			next = serving.AppendString(next, uid)
-		}
-		if len(item.RelatedTo) > 0 {
-			next = append(next, ']')
-		}
-		w.Buffer = append(next, '}')
-		if w.Flush() != nil {
-			// Close returns the error.
-			return
-		}
+		dst = serving.AppendString(dst, uid)
 	}
-	if len(items) > 0 {
-		w.Buffer = append(w.Buffer, ']')
+	if len(item.RelatedTo) > 0 {
+		dst = append(dst, ']')
 	}
+	return append(dst, '}')
 }
