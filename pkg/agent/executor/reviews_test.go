@@ -75,6 +75,14 @@ func (f *fixture) answerAll(with answer) {
 	f.setJudge(func(context.Context, *authorizationv1.SubjectAccessReviewSpec) (answer, error) { return with, nil })
 }
 
+// answerAfterASecond lets each review take one second of the fake clock of synctest.
+func (f *fixture) answerAfterASecond(with answer, err error) {
+	f.setJudge(func(context.Context, *authorizationv1.SubjectAccessReviewSpec) (answer, error) {
+		time.Sleep(time.Second)
+		return with, err
+	})
+}
+
 func (f *fixture) ask(ctx context.Context, a *account, fresh bool, requests ...request) (map[request]decision, error) {
 	return f.decide(ctx, a, userName(a.name), requests, fresh)
 }
@@ -148,10 +156,7 @@ func TestAgeOfAnswers(t *testing.T) {
 func TestReviewsAreParallelAndBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture()
-		f.setJudge(func(context.Context, *authorizationv1.SubjectAccessReviewSpec) (answer, error) {
-			time.Sleep(time.Second)
-			return answer{Allowed: true}, nil
-		})
+		f.answerAfterASecond(answer{Allowed: true}, nil)
 		var running sync.WaitGroup
 		ask := func(a *account, prefix string) {
 			var requests []request
@@ -184,10 +189,7 @@ func TestReviewsAreParallelAndBounded(t *testing.T) {
 func TestEqualQuestionsShareAReview(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, a := newFixture(), newAccount("alice")
-		f.setJudge(func(context.Context, *authorizationv1.SubjectAccessReviewSpec) (answer, error) {
-			time.Sleep(time.Second)
-			return answer{Allowed: true}, nil
-		})
+		f.answerAfterASecond(answer{Allowed: true}, nil)
 		first, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() {
@@ -226,10 +228,7 @@ func TestEndedCheckSendsNoReviews(t *testing.T) {
 	t.Run("a review fails", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFixture()
-			f.setJudge(func(context.Context, *authorizationv1.SubjectAccessReviewSpec) (answer, error) {
-				time.Sleep(time.Second)
-				return answer{}, errors.New("out of order")
-			})
+			f.answerAfterASecond(answer{}, errors.New("out of order"))
 			if _, err := f.ask(t.Context(), newAccount("alice"), false, names(1000)...); err == nil || !strings.Contains(err.Error(), "out of order") {
 				t.Errorf("decide() = %v, want the error of the review", err)
 			}
@@ -242,10 +241,7 @@ func TestEndedCheckSendsNoReviews(t *testing.T) {
 	t.Run("the check is canceled", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f, a := newFixture(), newAccount("alice")
-			f.setJudge(func(context.Context, *authorizationv1.SubjectAccessReviewSpec) (answer, error) {
-				time.Sleep(time.Second)
-				return answer{Allowed: true}, nil
-			})
+			f.answerAfterASecond(answer{Allowed: true}, nil)
 			var running sync.WaitGroup
 			running.Go(func() {
 				if _, err := f.ask(t.Context(), a, false, names(parallelism)...); err != nil {
@@ -276,10 +272,7 @@ func TestEndedCheckSendsNoReviews(t *testing.T) {
 func TestFreshCheckUsesNoReviewInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, a := newFixture(), newAccount("alice")
-		f.setJudge(func(context.Context, *authorizationv1.SubjectAccessReviewSpec) (answer, error) {
-			time.Sleep(time.Second)
-			return answer{Allowed: true}, nil
-		})
+		f.answerAfterASecond(answer{Allowed: true}, nil)
 		var running sync.WaitGroup
 		running.Go(func() {
 			if _, err := f.ask(t.Context(), a, false, get("a")); err != nil {
