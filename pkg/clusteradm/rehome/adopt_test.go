@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -272,6 +273,11 @@ func TestAdoptionContinues(t *testing.T) {
 			t.Fatal(err)
 		}
 		if test.held {
+			// The fake gives no UID to what is created.
+			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "hub-apiserver-controllers", Namespace: manifests.HubNamespace, UID: "1"}}
+			if err := a.Kube.(*fake.Clientset).Tracker().Add(lease); err != nil {
+				t.Fatal(err)
+			}
 			if err := handover.Hold(t.Context(), a.Kube); err != nil {
 				t.Fatal(err)
 			}
