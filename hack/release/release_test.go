@@ -243,8 +243,8 @@ func TestImageNames(t *testing.T) {
 	}
 }
 
-// TestFilesOfREADME checks that a release has the files that README installs, under the same names.
-func TestFilesOfREADME(t *testing.T) {
+// TestFilesOfInstallation checks that a release has the files that the installation without a registry uses, under the same names.
+func TestFilesOfInstallation(t *testing.T) {
 	t.Parallel()
 	r := testRelease(t)
 	var built []string
@@ -254,15 +254,15 @@ func TestFilesOfREADME(t *testing.T) {
 	for _, on := range platforms["clusteradm"] {
 		built = append(built, r.base(&program{name: "clusteradm", platform: on})+".tar.gz")
 	}
-	_, section, _ := strings.Cut(string(must(os.ReadFile(filepath.Join(root, "README.md")))(t)), "\n## Install\n")
+	_, section, _ := strings.Cut(string(must(os.ReadFile(filepath.Join(root, "docs/air-gapped.md")))(t)), "\n## Install\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	named := regexp.MustCompile(`(?:programs|images)/\S+`).FindAllString(section, -1)
 	if len(named) == 0 {
-		t.Error("README names no file of a release in the section Install")
+		t.Error("docs/air-gapped.md names no file of a release in the section Install")
 	}
 	for _, name := range named {
 		if path := filepath.Join(r.dist, strings.ReplaceAll(name, "VERSION", r.version)); !slices.Contains(built, path) {
-			t.Errorf("README names %s, want one of %q", path, built)
+			t.Errorf("docs/air-gapped.md names %s, want one of %q", path, built)
 		}
 	}
 }

@@ -231,7 +231,7 @@ func bindsOnCall(binding rbacv1.ClusterRoleBinding) bool {
 	return slices.ContainsFunc(binding.Subjects, func(subject rbacv1.Subject) bool { return subject.Name == "on-call" })
 }
 
-// TestInstall installs a hub and a managed cluster with the commands of README, until the managed cluster
+// TestInstall installs a hub and a managed cluster with the commands of docs/air-gapped.md, until the managed cluster
 // has the first ClusterPermission. All containers run as in the manifests.
 func TestInstall(t *testing.T) {
 	t.Parallel()
@@ -243,7 +243,7 @@ func TestInstall(t *testing.T) {
 	begin := time.Now()
 	last := newRelease(t, map[string]*site{"hub": hub, "cluster1": managed}).follow(t)
 	if want := "ClusterRole/view"; !strings.Contains(last, want) {
-		t.Errorf("the last command of README printed %q, want a ClusterRoleBinding with %s", last, want)
+		t.Errorf("the last command of the page printed %q, want a ClusterRoleBinding with %s", last, want)
 	}
 	t.Logf("from the archive to the first ClusterPermission on the managed cluster: %s", time.Since(begin).Round(100*time.Millisecond))
 

@@ -18,7 +18,10 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// mostCommands is the maximum number of commands in the section Install of README.
+// airGapped is the page whose commands install from the archives of a release.
+const airGapped = "docs/air-gapped.md"
+
+// mostCommands is the maximum number of commands in the section Install of a page.
 const mostCommands = 9
 
 // loaded is the repository of images that are imported from the archives of a release.
@@ -47,10 +50,10 @@ func version(t testing.TB) string {
 	return string(found[1])
 }
 
-// installCommands returns the commands in the section Install of README.
-func installCommands(t *testing.T) []string {
+// installCommands returns the commands in the section Install of a page.
+func installCommands(t *testing.T, page string) []string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(localhub.Root(), "README.md"))
+	content, err := os.ReadFile(filepath.Join(localhub.Root(), page))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,9 +70,28 @@ func installCommands(t *testing.T) []string {
 		}
 	}
 	if len(commands) == 0 || len(commands) > mostCommands {
-		t.Fatalf("README has %d commands in the section Install, want 1 to %d", len(commands), mostCommands)
+		t.Fatalf("%s has %d commands in the section Install, want 1 to %d", page, len(commands), mostCommands)
 	}
 	return commands
+}
+
+// TestInstallOfREADME checks that the commands of README are those of a node without a registry, which other tests run,
+// except the registry and the path of clusteradm.
+func TestInstallOfREADME(t *testing.T) {
+	words := func(command string) string {
+		command, _, _ = strings.Cut(command, "#")
+		command = strings.NewReplacer("\\\n", " ", "./clusteradm", "clusteradm", "--image-registry registry.example.com/project", "").Replace(command)
+		return strings.Join(strings.Fields(command), " ")
+	}
+	tested := map[string]bool{}
+	for _, command := range installCommands(t, airGapped) {
+		tested[words(command)] = true
+	}
+	for _, command := range installCommands(t, "README.md") {
+		if !tested[words(command)] {
+			t.Errorf("README has the command %q, want one of %s: %v", words(command), airGapped, tested)
+		}
+	}
 }
 
 // release is the directory of a downloaded release, with the contexts of a user.
@@ -129,17 +151,17 @@ func (r *release) run(t *testing.T, line string) string {
 	return string(out)
 }
 
-// follow runs the commands of README with the values of placeholders, and returns the output of the last one.
+// follow runs the commands of the page with the values of placeholders, and returns the output of the last one.
 func (r *release) follow(t *testing.T) (last string) {
 	t.Helper()
 	values := map[string]string{"VERSION": r.version}
 	placeholder := regexp.MustCompile(`\b(VERSION|TOKEN|URL|CA)\b`)
-	for _, line := range installCommands(t) {
+	for _, line := range installCommands(t, airGapped) {
 		if strings.Contains(line, "TOKEN") {
 			// The printed command has no context and does not wait.
 			for _, word := range strings.Fields(values["join"]) {
 				if !strings.Contains(line, word) && strings.HasPrefix(word, "--") {
-					t.Errorf("the join command of README lacks %s, which init printed", word)
+					t.Errorf("the join command of the page lacks %s, which init printed", word)
 				}
 			}
 		}
