@@ -7,6 +7,9 @@
 #   KUBE_VERSION=1.35.4 hack/build-devhub.sh   the older hub of kube-1.35.mod, into bin/kube-1.35.4/
 #   hack/build-devhub.sh COMMAND...            also runs a command that builds the other programs. It starts
 #                                              when the hub is compiled, because the linker uses one core
+#
+# If KUBEBUILDER_ASSETS or the PATH has all four programs in exactly these versions, or they can be downloaded with
+# their checksums, it links or stores them in bin/ instead. HUB_PROGRAMS=build always builds.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # As in the Makefile, so that all builds share the compiled packages.
@@ -35,8 +38,54 @@ fi
 # The stamp identifies all inputs of the build.
 stamp=$(cat "$src"/*.go "$src/$modfile" "$src/${modfile%.mod}.sum" hack/build-devhub.sh | sha256sum | cut -d' ' -f1)
 stamp+=" $(go env GOVERSION GOOS GOARCH | tr '\n' ' ')"
-current() { # reports whether the binary is up to date
-  [[ -x $out/devhub && -x $out/kubectl && -f $out/devhub.stamp ]] && [[ $(<"$out/devhub.stamp") == "$stamp" ]]
+current() { # reports whether the programs are up to date
+  [[ -x $out/etcd && -x $out/kubectl && -f $out/devhub.stamp ]] && [[ $(<"$out/devhub.stamp") == "$stamp" ]]
+}
+etcd=$(sed -nE 's/^\tgo\.etcd\.io\/etcd\/server\/v3 v([0-9][^ ]*).*/\1/p' "$src/$modfile")
+programs=(etcd kube-apiserver kube-controller-manager kubectl)
+installed() { # PROGRAM: its path on this machine, if it has exactly the version that is needed
+  local path
+  path=$(PATH="${KUBEBUILDER_ASSETS:-}:$PATH" type -P "$1") || return 1
+  [[ $path -ef $out/$1 ]] && return 1
+  case $1 in
+    etcd) "$path" --version 2>/dev/null | grep -qxF "etcd Version: $etcd" ;;
+    kubectl) "$path" version --client 2>/dev/null | grep -qxF "Client Version: v$version" ;;
+    *) "$path" --version 2>/dev/null | grep -qxF "Kubernetes v$version" ;;
+  esac && realpath "$path"
+}
+use_installed() { # links the programs of this machine into $out, or fails
+  local name path found=()
+  for name in "${programs[@]}"; do
+    path=$(installed "$name") || return 1
+    found+=("$path")
+  done
+  echo "==> using the programs of Kubernetes $version of this machine: ${found[*]}"
+  for name in "${!programs[@]}"; do
+    ln -sfn "${found[$name]}" "$out/${programs[$name]}"
+  done
+}
+download() { # downloads the programs into $out and checks their checksums, or fails without output
+  command -v curl >/dev/null && command -v sha256sum >/dev/null || return 1
+  local name platform kube=${KUBE_DOWNLOAD_URL:-https://dl.k8s.io} github=${ETCD_DOWNLOAD_URL:-https://github.com/etcd-io/etcd/releases/download}
+  platform=$(go env GOOS)/$(go env GOARCH)
+  [[ $platform == linux/* ]] || return 1 # there is no kube-apiserver for other systems
+  rm -rf "$out/download" && mkdir "$out/download"
+  get() { curl --fail --silent --location --connect-timeout 5 --max-time 300 --output "$out/download/$1" "$2"; }
+  for name in "${programs[@]:1}"; do
+    get "$name.sha256" "$kube/v$version/bin/$platform/$name.sha256" || return 1
+  done
+  echo "==> downloading etcd $etcd and the programs of Kubernetes $version"
+  for name in "${programs[@]:1}"; do
+    get "$name" "$kube/v$version/bin/$platform/$name" || return 1
+    (cd "$out/download" && echo "$(<"$name.sha256")  $name" | sha256sum --check --quiet) || return 1
+  done
+  name=etcd-v$etcd-${platform/\//-}
+  get SHA256SUMS "$github/v$etcd/SHA256SUMS" && get "$name.tar.gz" "$github/v$etcd/$name.tar.gz" || return 1
+  (cd "$out/download" && grep -F " $name.tar.gz" SHA256SUMS | sha256sum --check --quiet && tar -xzf "$name.tar.gz" --strip-components=1 "$name/etcd") || return 1
+  for name in "${programs[@]}"; do
+    chmod +x "$out/download/$name" && mv -f "$out/download/$name" "$out/$name"
+  done
+  rm -rf "$out/download"
 }
 current && exec "${@:-true}"
 
@@ -48,11 +97,16 @@ if command -v flock >/dev/null && ! flock -n 9; then
 fi
 current && exec "${@:-true}" 9>&-
 
+if [[ ${HUB_PROGRAMS:-} != build ]] && { use_installed || download; }; then
+  echo "$stamp" >"$out/devhub.stamp"
+  exec "${@:-true}" 9>&-
+fi
+
 # Compilers and linkers are short processes: collect garbage less often.
 export GOGC=${GOGC:-400}
 trap 'kill $(jobs -pr) 2>/dev/null || true; rm -f "$out/devhub.new"' EXIT
 echo "==> building $out/devhub: etcd, kube-apiserver, kube-controller-manager and kubectl $version"
-echo "    the first build takes about 5 minutes on two idle cores"
+echo "    this machine does not have them, and they cannot be downloaded. The first build takes 5 to 17 minutes on two cores"
 begin=$SECONDS
 # The standard library needs no download, so it compiles meanwhile.
 go build net/http/pprof html/template 9>&- &
@@ -91,7 +145,11 @@ while kill -0 "$build" 2>/dev/null; do
   if [[ -z $command ]] && ((SECONDS - begin >= next)); then
     next=$((next + 15))
     # go build does not list packages from the build cache, so the count may stay below the total.
-    echo "    $((SECONDS - begin)) s: $(grep -c '/' "$log" || true) of at most $total packages compiled"
+    compiled=$(grep -c '/' "$log" || true)
+    left=
+    # The first packages take as long on average as the others, and linking as long as a tenth of them.
+    ((compiled < 100)) || left=", about $(((SECONDS - begin) * (total - compiled) * 11 / compiled / 600 + 1)) minutes left"
+    echo "    $((SECONDS - begin)) s: $compiled of at most $total packages compiled$left"
   fi
 done
 if ! wait "$build"; then
@@ -100,7 +158,7 @@ if ! wait "$build"; then
   exit 1
 fi
 mv "$out/devhub.new" "$out/devhub"
-for name in etcd kube-apiserver kube-controller-manager kubectl; do
+for name in "${programs[@]}"; do
   ln -sfn devhub "$out/$name"
 done
 echo "$stamp" >"$out/devhub.stamp"
