@@ -48,10 +48,10 @@ help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## Build bin/apiserver, bin/agent and bin/clusteradm
+build: ## Build bin/apiserver, bin/agent and bin/clusteradm, and the program of make run
 	@echo "== building bin/apiserver, bin/agent and bin/clusteradm (the first build takes some minutes)"
 	@mkdir -p bin
-	$(GOBUILD) -ldflags '$(LDFLAGS)' -o bin/ ./cmd/apiserver ./cmd/agent ./cmd/clusteradm $(ALSO)
+	$(GOBUILD) -ldflags '$(LDFLAGS)' -o bin/ ./cmd/apiserver ./cmd/agent ./cmd/clusteradm ./hack/run ./examples/clusterclient
 	@ln -sf clusteradm bin/kubectl-clusteradm # with bin on the PATH: kubectl clusteradm
 
 .PHONY: devhub
@@ -71,7 +71,6 @@ chromium: ## Install Chromium for the tests of the console, if it is missing
 	@hack/install-chromium.sh
 
 .PHONY: run
-run: export ALSO := ./hack/run ./examples/clusterclient
 run: programs ## Start a hub with CLUSTERS=2 managed clusters and show a session; ONCE=1 stops it afterwards; AWS=fake registers the last cluster by IAM roles
 	@CLUSTERS=$(CLUSTERS) ONCE=$(ONCE) AWS=$(AWS) GOGC=400 exec bin/run # most of the programs have just started
 

@@ -5,10 +5,11 @@
 // The environment variable CLUSTERS is the number of managed clusters (default 2). With ONCE=1
 // the program stops after the transcript. With AWS=fake the clusters are EKS clusters of a server
 // that simulates AWS, and the last one joins with IAM roles. The next run uses the same data, in
-// .run or, with AWS=fake, in .run/aws.
+// .run or, with AWS=fake, in .run/aws. RUN_DIR names another directory.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,15 +27,17 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-const (
-	stateDir   = ".run"
+var (
+	stateDir   = cmp.Or(os.Getenv("RUN_DIR"), ".run")
 	hubConfig  = stateDir + "/hub.kubeconfig"
 	readyFile  = stateDir + "/ready"
 	lockFile   = stateDir + "/lock"
 	logDir     = stateDir + "/logs"
 	kubectlDir = stateDir + "/kubectl-cache"
 	awsDir     = stateDir + "/aws"
+)
 
+const (
 	// startTimeout bounds the start and the transcript, which take less than ten seconds on an idle machine.
 	startTimeout = 5 * time.Minute
 	stopTimeout  = time.Minute
