@@ -59,7 +59,7 @@ devhub: ## Build bin/devhub: etcd, kube-apiserver, kube-controller-manager and k
 	@hack/build-devhub.sh
 
 .PHONY: programs
-programs: ## Build what the targets devhub and build do, in less time
+programs: ## Build bin/devhub and the programs of build at once, in less time
 	@hack/build-devhub.sh $(MAKE) --no-print-directory build
 
 .PHONY: postgres
@@ -71,7 +71,7 @@ chromium: ## Install Chromium for the tests of the console, if it is missing
 	@hack/install-chromium.sh
 
 .PHONY: run
-run: programs ## Start a hub with CLUSTERS=2 managed clusters and show a session; ONCE=1 stops it afterwards; AWS=fake registers the last cluster by IAM roles
+run: programs ## Start a hub with CLUSTERS=2 managed clusters and show a session; ONCE=1 stops afterwards; AWS=fake registers the last cluster with an IAM role
 	@CLUSTERS=$(CLUSTERS) ONCE=$(ONCE) AWS=$(AWS) GOGC=400 exec bin/run # most of the programs have just started
 
 .PHONY: image
@@ -80,7 +80,7 @@ image: ## Build OCI images of the server and the agent into dist/; PUSH=registry
 	@bin/release $(RELEASE) -only=images $(if $(PUSH),-push='$(PUSH)')
 
 .PHONY: release
-release: ## Build binaries, images, install manifests and checksums of all platforms into dist/; PUSH as for image
+release: ## Build programs, images, manifests, charts and checksums into dist/; PUSH as for image
 	@cd hack/release && $(GOBUILD) -o ../../bin/release .
 	@bin/release $(RELEASE) $(if $(PUSH),-push='$(PUSH)')
 
@@ -96,13 +96,13 @@ integration: programs postgres $(if $(filter browser console,$(PKG)),chromium) #
 	$(without_root)
 
 .PHONY: test
-test: test-programs ## Run the tests that a change needs: all but those of test-long; without Chromium, not those in a browser
+test: test-programs ## Run the tests that a change needs: all except those of test-long; browser tests only with Chromium
 	@echo "== testing"; $(without_chromium); $(MAKE) --no-print-directory --jobs=2 --keep-going test-short test-release; $(report_untested)
 	$(without_node)
 	$(without_root)
 
 .PHONY: test-long
-test-long: test-programs ## Run the long tests of test/tiers/long: installations, outages, differentials, alerts that fire, and others; LONG='test/backup hack/monitoring': those of some packages
+test-long: test-programs ## Run the long tests of test/tiers/long: installations, outages, alerts and others; LONG='test/backup hack/monitoring' selects packages
 	@echo "== testing"; $(without_chromium); $(MAKE) --no-print-directory --jobs=2 --keep-going test-long-main $(if $(filter hack/monitoring,$(or $(LONG),hack/monitoring)),test-monitoring); $(report_untested)
 	$(without_root)
 
@@ -133,7 +133,7 @@ test-monitoring:
 	cd hack/monitoring && $(GOTEST) -timeout 60m ./...
 
 .PHONY: campaign
-campaign: programs postgres ## Break each part of a hub and write docs/reliability.md, ROW=etcd: some rows, DURATION=30m of random faults and of an unavailable APIService; without ROW also run the random tests for longer
+campaign: programs postgres ## Run the failure matrix and write docs/reliability.md (hours, root); ROW=etcd selects rows; see docs/reliability.md
 	CAMPAIGN=1 ROW='$(ROW)' $(if $(DURATION),DURATION='$(DURATION)') $(GOTEST) -count=1 -timeout 5h -v -run TestCampaign ./test/campaign
 	@$(if $(ROW),,$(MAKE) --no-print-directory campaign-random)
 
@@ -146,14 +146,14 @@ campaign-random: # with other seeds than the tests of a commit
 		./test/registration ./test/server ./test/differential ./test/search ./test/history ./test/rehoming
 
 .PHONY: test-skew
-test-skew: programs test-skew-release ## Run test-skew-release, and the conformance tests against hubs of the two previous minor versions, 1.36.3 and 1.35.4
+test-skew: programs test-skew-release ## Run test-skew-release, and the conformance tests on hubs with Kubernetes 1.36.3 and 1.35.4
 	for version in 1.36.3 1.35.4; do \
 		KUBE_VERSION=$$version hack/build-devhub.sh; \
 		HUB_KUBE_BIN=$(CURDIR)/bin/kube-$$version go test -buildvcs=false -count=1 -timeout 20m ./test/conformance/...; \
 	done
 
 .PHONY: test-skew-release
-test-skew-release: programs ## Run this version together with PREVIOUS=v0.1.0, by default the previous release in the history
+test-skew-release: programs ## Test this version together with another one: PREVIOUS=v0.1.0 names it; see hack/build-previous.sh for the default
 	@PREVIOUS='$(PREVIOUS)' hack/build-previous.sh
 	$(GOTEST) -tags skew -count=1 -timeout 20m ./test/skew
 
@@ -162,7 +162,7 @@ bench: programs postgres chromium ## Run the benchmarks and print their figures:
 	go test -buildvcs=false -run '^$$' -bench '$(or $(RUN),.)' -benchtime 1x -timeout 90m ./test/bench/... ./test/install/...
 
 .PHONY: hostile
-hostile: programs ## Send hostile input to a hub and an agent, HOSTILE_INPUTS=4 of each class; fail if one costs too much
+hostile: programs ## Send hostile input to a hub and an agent, and fail if one costs too much; HOSTILE_INPUTS=4 of each class
 	@$(GOBUILD) -o bin/hostile ./hack/hostile
 	@exec bin/hostile
 
@@ -183,5 +183,5 @@ lint: ## Run golangci-lint with the import rules of .golangci.yaml
 	hack/verify-lint.sh
 
 .PHONY: clean
-clean: ## Remove bin/ and the state of make run
+clean: ## Remove bin/, dist/ and the state of make run in .run/
 	rm -rf bin dist .run

@@ -166,7 +166,7 @@ var (
 )
 
 // TestAnnotations checks that each alert has a severity, says what to do, and names a section of the documents.
-// The table in docs/operating.md lists each alert.
+// The table in docs/monitoring.md lists each alert.
 func TestAnnotations(t *testing.T) {
 	alerts := (load(t, serverBase, serverComponent)).alerts()
 	for name, alert := range load(t, agentBase, agentComponent).alerts() {
@@ -196,12 +196,12 @@ func TestAnnotations(t *testing.T) {
 	for _, match := range row.FindAllStringSubmatch(string(framework.Must(os.ReadFile(filepath.Join(localhub.Root(), "docs", "operating.md")))(t)), -1) {
 		documented[match[1]] = true
 		if _, ok := alerts[match[1]]; !ok {
-			t.Errorf("docs/operating.md lists the alert %s, which does not exist", match[1])
+			t.Errorf("docs/monitoring.md lists the alert %s, which does not exist", match[1])
 		}
 	}
 	for name := range alerts {
 		if !documented[name] {
-			t.Errorf("docs/operating.md does not list the alert %s, want a row", name)
+			t.Errorf("docs/monitoring.md does not list the alert %s, want a row", name)
 		}
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// TestDocumentedDefaults checks that docs/agent.md contains the defaults of flags.
+// TestDocumentedDefaults checks that docs/agent-run.md contains the defaults of flags.
 func TestDocumentedDefaults(t *testing.T) {
-	page, err := os.ReadFile("../../docs/agent.md")
+	page, err := os.ReadFile("../../docs/agent-run.md")
 	if err != nil {
 		t.Fatal(err)
 	}

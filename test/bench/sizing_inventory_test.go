@@ -28,7 +28,7 @@ const changesPerSecond = 5
 
 // BenchmarkAgentSizing measures the resources that the agent needs on clusters with many resources: a separate
 // process, on a real API server. Half of the resources are Pods, whose complete objects the agent reads. The others
-// are ConfigMaps and Secrets of 1 KiB. docs/sizing.md contains the figures.
+// are ConfigMaps and Secrets of 1 KiB. docs/design/sizing.md contains the figures.
 func BenchmarkAgentSizing(b *testing.B) {
 	dir := b.TempDir()
 	if keep := os.Getenv("KEEP"); keep != "" {

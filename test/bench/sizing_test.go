@@ -79,7 +79,7 @@ type sizingRow struct {
 
 // BenchmarkSizing measures the resources that the server needs for fleets: a separate process with the embedded
 // etcd, the embedded search engine, and the environment of the manifests, behind a hub. Clusters have simulated
-// agents. docs/sizing.md contains the figures.
+// agents. docs/design/sizing.md contains the figures.
 func BenchmarkSizing(b *testing.B) {
 	var rows []sizingRow
 	for _, sizes := range fleetSizings(b) {

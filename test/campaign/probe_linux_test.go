@@ -88,7 +88,7 @@ func (p *probe) longest() time.Duration {
 	return out
 }
 
-// recovered returns the time from the begin of a fault, or from its end, until the last success that took long. With
+// recovered returns the time from the start of a fault, or from its end, until the last success that took long. With
 // an outage, everything waits until the end.
 func (p *probe) recovered(begun, ended time.Time, outage bool) time.Duration {
 	var out time.Duration

@@ -25,7 +25,7 @@ type result struct {
 	// times until a ManifestWork was applied, and until a search was answered. Recovery is the time from the begin
 	// of the fault until no client fails, or from its end if nothing redundant was left. All are in seconds.
 	Longest, Delivery, Search, Recovery float64
-	// Duration is the time from the begin of the fault until its end, in seconds.
+	// Duration is the time from the start of the fault until its end, in seconds.
 	Duration float64
 	// Note is more text about the row, or empty.
 	Note string

@@ -84,7 +84,7 @@ func StartReplicated(t testing.TB, dir string, opts ReplicatedOptions) *Replicat
 		Controllers:   localhub.ReplicaControllers, ControllerArgs: localhub.ReplicaControllerArgs,
 	})
 	must(err)
-	// As docs/operating.md recommends: by default, the hub notices only after 45 seconds that a replica hangs.
+	// As docs/storage.md recommends: by default, the hub notices only after 45 seconds that a replica hangs.
 	hub.APIServer.Env = []string{"HTTP2_READ_IDLE_TIMEOUT_SECONDS=5", "HTTP2_PING_TIMEOUT_SECONDS=5"}
 	KillLater(t, hub.Kill)
 	r.Fleet = &Fleet{Fleet: &localhub.Fleet{Hub: hub}}

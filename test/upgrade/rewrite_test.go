@@ -26,7 +26,7 @@ const (
 	recordKey = storagePrefix + "/storage-versions/record"
 )
 
-// TestRewrite stores accounts in an older version, and rewrites them with the commands of docs/operating.md.
+// TestRewrite stores accounts in an older version, and rewrites them with the commands of docs/upgrade.md.
 func TestRewrite(t *testing.T) {
 	t.Parallel()
 	const number = 20
