@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Generates, from the types in pkg/apis: deepcopy, defaults, conversion, registration, OpenAPI,
-# apply configurations, typed clientset, listers and informers.
-# All tools come from the k8s.io/code-generator version in go.mod and are
-# installed into bin/tools.
+# apply configurations, typed clientset, listers and informers, and docs/api-reference.md.
+# The tools come from the k8s.io/code-generator version in go.mod and are
+# installed into bin/tools. The API reference is written by crd-ref-docs.
 set -o errexit -o nounset -o pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -53,3 +53,8 @@ kube::codegen::gen_client \
 	--boilerplate hack/boilerplate.go.txt \
 	pkg/apis
 gofmt -s -w pkg/generated
+
+echo "== API reference"
+go install github.com/elastic/crd-ref-docs@v0.3.0
+"$GOBIN/crd-ref-docs" --log-level ERROR --source-path pkg/apis --config hack/docs/reference.yaml --renderer markdown \
+	--max-depth 20 --output-path docs/api-reference.md
