@@ -100,7 +100,7 @@ func (r *reader) value(token json.Token, at *field.Path, depth int) *field.Error
 		if err != nil {
 			return r.invalid(err)
 		}
-		child := at
+		var child *field.Path
 		if key, isKey := next.(string); isKey && start == '{' {
 			if child = at.Child(shown(key)); keys[key] {
 				return field.Duplicate(child, shown(key))

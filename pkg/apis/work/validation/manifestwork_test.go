@@ -238,7 +238,7 @@ func TestSizeLimit(t *testing.T) {
 	fieldtest.Check(t, errs, "spec.workload.manifests: Too long")
 	want := fmt.Sprintf("may not be more than %d bytes in total, found %d bytes", size-1, size)
 	if errs[0].Detail != want {
-		t.Errorf("detail of ManifestWork(want).New() = %q, want %q", errs[0].Detail)
+		t.Errorf("ManifestWork(%d).New() has detail %q, want %q", size-1, errs[0].Detail, want)
 	}
 }
 
