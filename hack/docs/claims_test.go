@@ -45,7 +45,7 @@ type facts struct {
 // foreign are flags of other programs that the pages name: kubectl, helm, kube-apiserver, etcd, aws and others.
 var foreign = strings.Fields(`--all --all-namespaces --annotations --as-user-extra --authentication-token-webhook-config-file --backend-mode
 	--cascade --chunk-size --cluster-id --delete --enable-aggregator-routing --for --force --from-literal
-	--kubelet-client-certificate --node-monitor-grace-period --output --overwrite --patch --reuse-values --selector
+	--kubelet-client-certificate --node-monitor-grace-period --output --overwrite --patch --replicas --reuse-values --selector
 	--server-side --set --subresource --type --validate --values --version --watch --watch-progress-notify-interval`)
 
 func readFacts(t *testing.T) *facts {

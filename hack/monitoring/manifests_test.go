@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 
+	"open-cluster-management.io/hub-apiserver/pkg/version"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
@@ -181,8 +182,8 @@ func TestAnnotations(t *testing.T) {
 		if severity := alert.Labels["severity"]; severity != "critical" && severity != "warning" {
 			t.Errorf("alert %s: severity = %q, want critical or warning", name, severity)
 		}
-		file, anchor, _ := strings.Cut(alert.Annotations["runbook_url"], "#")
-		text := framework.Must(os.ReadFile(filepath.Join(localhub.Root(), filepath.FromSlash(file))))(t)
+		file, anchor, _ := strings.Cut(strings.TrimPrefix(alert.Annotations["runbook_url"], version.Docs("")), "#")
+		text := framework.Must(os.ReadFile(filepath.Join(localhub.Root(), "docs", file)))(t)
 		found := false
 		for _, match := range heading.FindAllStringSubmatch(string(text), -1) {
 			title := notInAnchor.ReplaceAllString(strings.ToLower(match[1]), "")
@@ -193,7 +194,7 @@ func TestAnnotations(t *testing.T) {
 		}
 	}
 	documented := map[string]bool{}
-	for _, match := range row.FindAllStringSubmatch(string(framework.Must(os.ReadFile(filepath.Join(localhub.Root(), "docs", "operating.md")))(t)), -1) {
+	for _, match := range row.FindAllStringSubmatch(string(framework.Must(os.ReadFile(filepath.Join(localhub.Root(), "docs", "monitoring.md")))(t)), -1) {
 		documented[match[1]] = true
 		if _, ok := alerts[match[1]]; !ok {
 			t.Errorf("docs/monitoring.md lists the alert %s, which does not exist", match[1])

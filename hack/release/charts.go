@@ -197,7 +197,7 @@ func (r *release) chartFiles(c *chart) ([]file, error) {
 		return nil, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(templates)) {
-		add("templates/"+name, []byte(templates[name]))
+		add("templates/"+name, r.ownDocs([]byte(templates[name])))
 	}
 	return files, nil
 }

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/resmap"
@@ -44,7 +46,18 @@ func (r *release) render(overlay string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return built.AsYaml()
+	content, err := built.AsYaml()
+	return r.ownDocs(content), err
+}
+
+var released = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+$`)
+
+// ownDocs lets the URLs of documents name this release. A build that is no release keeps those of the branch main.
+func (r *release) ownDocs(content []byte) []byte {
+	if !released.MatchString(r.version) {
+		return content
+	}
+	return bytes.ReplaceAll(content, []byte("/hub-apiserver/blob/main/docs/"), []byte("/hub-apiserver/blob/"+r.version+"/docs/"))
 }
 
 // resources builds a kustomization in a directory of its own, because the working tree stays as it is.

@@ -313,3 +313,25 @@ func TestCreateRemovesPartialFiles(t *testing.T) {
 		t.Errorf("create() = %v, and the file exists: %t, want an error and no file", err, statErr == nil)
 	}
 }
+
+// TestDocsOfRelease checks that the manifests of a release name its own documents.
+func TestDocsOfRelease(t *testing.T) {
+	t.Parallel()
+	const url = "https://github.com/open-cluster-management-io/hub-apiserver/blob/%s/docs/troubleshooting.md"
+	for version, want := range map[string]string{"v0.1.0": "v0.1.0", "v0.0.0-20261124020326-773cf8d45234": "main"} {
+		r := testRelease(t)
+		r.version = version
+		charts := must(r.templates(&charts[0]))(t)
+		found := 0
+		for name, text := range charts {
+			text := string(r.ownDocs([]byte(text)))
+			found += strings.Count(text, fmt.Sprintf(url, want))
+			if strings.Contains(text, "/blob/main/") && want != "main" {
+				t.Errorf("templates/%s of %s names documents of main, want those of the release", name, version)
+			}
+		}
+		if found == 0 {
+			t.Errorf("the chart of %s names %s 0 times, want at least once", version, fmt.Sprintf(url, want))
+		}
+	}
+}

@@ -16,6 +16,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"reflect"
 	"strconv"
 	"strings"
@@ -137,7 +138,11 @@ func run(ctx context.Context) (err error) {
 		fmt.Printf("==> the session ended early, but the hub keeps running: %v\n", shown)
 	}
 
-	fmt.Printf("    in another terminal: cd %s && export PATH=$PWD/bin:$PATH KUBECONFIG=$PWD/%s\n", localhub.Root(), hubConfig)
+	config, err := filepath.Abs(hubConfig)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("    in another terminal: cd %s && export PATH=$PWD/bin:$PATH KUBECONFIG=%s\n", localhub.Root(), config)
 	fmt.Printf("    the managed clusters: kubectl --kubeconfig %s/<cluster>.kubeconfig\n", stateDir)
 	fmt.Println("    Ctrl-C stops everything; the data stays for the next run")
 	if failed := firstExit(ctx, fleet.Processes()); failed != nil {

@@ -45,8 +45,8 @@ func readmeSession(t *testing.T) (session []command) {
 }
 
 var (
-	age    = regexp.MustCompile(`\b[0-9]+m?([0-9]+)?s\b`)
-	hash   = regexp.MustCompile(`-[0-9a-f]{4}\b`)
+	age    = regexp.MustCompile(`\b[0-9]+(s|m([0-9]+s)?)\b`)
+	hash   = regexp.MustCompile(`-[0-9a-f]{5,16}\b`)
 	spaces = regexp.MustCompile(` +`)
 )
 
@@ -118,7 +118,7 @@ func TestSessionOfREADME(t *testing.T) {
 
 // terminal returns a drawing of a terminal in which the lines appear one after the other.
 func terminal(text string) string {
-	const width, size = 118, 20
+	const width, size = 140, 20
 	var lines []string
 	for line := range strings.Lines(strings.TrimSpace(text)) {
 		line = strings.TrimRight(line, "\n")
@@ -129,12 +129,12 @@ func terminal(text string) string {
 	}
 	var b strings.Builder
 	height := len(lines)*size + 40
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 980 %[1]d" width="980" height="%[1]d" role="img" aria-label="A terminal session, with the text of the README">
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1140 %[1]d" width="1140" height="%[1]d" role="img" aria-label="A terminal session, with the text of the README">
 <style>
   rect { fill: #0d1117 } text { font: 13px ui-monospace, Menlo, Consolas, monospace; fill: #c9d1d9; white-space: pre } .command { fill: #79c0ff }
   @media not (prefers-reduced-motion) { text { opacity: 0; animation: show 0.1s forwards } @keyframes show { to { opacity: 1 } } }
 </style>
-<rect width="980" height="%[1]d" rx="8"/>
+<rect width="1140" height="%[1]d" rx="8"/>
 `, height)
 	delay := 0.0
 	for i, line := range lines {

@@ -3,6 +3,7 @@ package version
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	apimachineryversion "k8s.io/apimachinery/pkg/version"
@@ -12,6 +13,8 @@ import (
 // separator stands between the version of the Kubernetes libraries, from which they derive API levels, and the
 // version of this project. The Makefile sets both.
 const separator = "+hub-apiserver."
+
+var released = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+$`)
 
 // Unknown is the version of a program that was built without the Makefile.
 const Unknown = "unknown"
@@ -41,4 +44,17 @@ func split(gitVersion string) (own, libraries string) {
 		return Unknown, gitVersion
 	}
 	return own, libraries
+}
+
+// Docs returns the URL of a page of the documentation of this release, such as troubleshooting.md. A program that is no
+// release returns that of the newest.
+func Docs(page string) string {
+	return docs(Short(), page)
+}
+
+func docs(own, page string) string {
+	if !released.MatchString(own) {
+		own = "main"
+	}
+	return "https://github.com/open-cluster-management-io/hub-apiserver/blob/" + own + "/docs/" + page
 }

@@ -13,3 +13,15 @@ func TestSplit(t *testing.T) {
 		}
 	}
 }
+
+func TestDocs(t *testing.T) {
+	for own, want := range map[string]string{
+		"v0.1.0":                              "https://github.com/open-cluster-management-io/hub-apiserver/blob/v0.1.0/docs/limits.md",
+		"v0.0.0-20261124020326-773cf8d-dirty": "https://github.com/open-cluster-management-io/hub-apiserver/blob/main/docs/limits.md",
+		Unknown:                               "https://github.com/open-cluster-management-io/hub-apiserver/blob/main/docs/limits.md",
+	} {
+		if got := docs(own, "limits.md"); got != want {
+			t.Errorf("docs(%s, limits.md) = %s, want %s", own, got, want)
+		}
+	}
+}

@@ -378,8 +378,8 @@ func TestUpgrade(t *testing.T) {
 	sameSpec(t, "upgrade hub, except for the image", got, before)
 	run(t, hub, "version").done(t).shows(t, "clusteradm", "Kubernetes v1.", "registry.example.com/project/hub-apiserver:v0.2.0")
 
-	run(t, hub, "init", "--csr-probe-timeout=0", "--image=hub-apiserver:latest").done(t)
-	run(t, hub, "upgrade", "hub", "--bundle-version=v0.3.0").refused(t, "--image-registry", "hub-apiserver:latest")
+	run(t, hub, "init", "--csr-probe-timeout=0", "--image=hub-apiserver:dev").done(t)
+	run(t, hub, "upgrade", "hub", "--bundle-version=v0.3.0").refused(t, "--image-registry", "hub-apiserver:dev")
 	run(t, hub, "upgrade", "clustermanager", "--bundle-version=v0.3.0", "--image-registry=registry.example.com").done(t)
 	if image := deploymentOf(t, kube, hubNamespace, serverName).Spec.Template.Spec.Containers[0].Image; image != "registry.example.com/hub-apiserver:v0.3.0" {
 		t.Errorf("image after upgrade clustermanager = %s, want registry.example.com/hub-apiserver:v0.3.0", image)
