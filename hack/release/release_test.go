@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"maps"
 	"net/http/httptest"
@@ -321,9 +322,9 @@ func TestDocsOfRelease(t *testing.T) {
 	for version, want := range map[string]string{"v0.1.0": "v0.1.0", "v0.0.0-20261124020326-773cf8d45234": "main"} {
 		r := testRelease(t)
 		r.version = version
-		charts := must(r.templates(&charts[0]))(t)
+		templates := must(r.templates(charts[0]))(t)
 		found := 0
-		for name, text := range charts {
+		for name, text := range templates {
 			text := string(r.ownDocs([]byte(text)))
 			found += strings.Count(text, fmt.Sprintf(url, want))
 			if strings.Contains(text, "/blob/main/") && want != "main" {
