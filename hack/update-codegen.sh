@@ -56,5 +56,10 @@ gofmt -s -w pkg/generated
 
 echo "== API reference"
 go install github.com/elastic/crd-ref-docs@v0.3.0
+# It knows kinds by a marker of kubebuilder, which the types have while it runs.
+marker='// +kubebuilder:object:root=true'
+mapfile -t files < <(grep -lr '^// +k8s:deepcopy-gen:interfaces=.*runtime.Object' pkg/apis --include='*.go')
+trap 'rm -f "$schema"; sed -i "\|^$marker|d" "${files[@]}"' EXIT
+sed -i "s|^// +k8s:deepcopy-gen:interfaces=.*runtime.Object|&\n$marker|" "${files[@]}"
 "$GOBIN/crd-ref-docs" --log-level ERROR --source-path pkg/apis --config hack/docs/reference.yaml --renderer markdown \
 	--max-depth 20 --output-path docs/api-reference.md
