@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	kubescheme "k8s.io/client-go/kubernetes/scheme"
-	"sigs.k8s.io/yaml"
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
@@ -149,8 +148,6 @@ func literals(t *testing.T) map[string]bool {
 }
 
 var (
-	block     = regexp.MustCompile("(?ms)^ *```[a-z]*\n(.*?)^ *```$")
-	indented  = regexp.MustCompile(`(?m)(?:^(?: {4,}|\t).*\n?)+`)
 	program   = regexp.MustCompile(`(?:^|[|&;(] *|\$ +)(?:\./|bin/)?(clusteradm|apiserver|kubectl clusteradm) +(.*)`)
 	target    = regexp.MustCompile(`(?:^|[|&;(] *|\$ +)(?:[A-Z_]+=\S+ +)*make +([a-z][a-z-]*)`)
 	flagName  = regexp.MustCompile(`^--[a-z][a-z0-9-]*`)
@@ -164,12 +161,7 @@ var (
 
 // problems returns the claims of a page that the code contradicts.
 func (f *facts) problems(text string) (found []string) {
-	prose := block.ReplaceAllString(text, "")
-	var codes []string
-	for _, match := range block.FindAllStringSubmatch(text, -1) {
-		codes = append(codes, match[1])
-	}
-	codes = append(codes, indented.FindAllString(prose, -1)...)
+	prose, codes := Blocks(text)
 	for _, match := range code.FindAllStringSubmatch(prose, -1) {
 		found = append(found, f.span(match[1])...)
 	}
@@ -274,43 +266,12 @@ func called(c *cobra.Command, words []string) string {
 	return ""
 }
 
-// objects checks that the objects of a block that belong to the API of the server decode without unknown fields.
+// objects checks that the objects of a block decode without unknown fields.
 func (f *facts) objects(text string) (found []string) {
-	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	start := slices.IndexFunc(lines, func(line string) bool { return strings.Contains(line, "apiVersion:") })
-	if start < 0 || strings.ContainsAny(text, "…<") {
-		return nil
-	}
-	indent := len(lines[start]) - len(strings.TrimLeft(lines[start], " "))
-	var kept []string
-	for _, line := range lines[start:] {
-		if strings.TrimSpace(line) == "EOF" || strings.HasPrefix(strings.TrimSpace(line), "$ ") {
-			break
-		}
-		kept = append(kept, strings.TrimPrefix(line, strings.Repeat(" ", indent)))
-	}
-	for _, document := range strings.Split(strings.Join(kept, "\n"), "\n---\n") {
-		content, err := yaml.YAMLToJSON([]byte(document))
-		if err != nil || !strings.Contains(string(content), "open-cluster-management.io/") {
-			continue
-		}
+	for _, content := range Objects(text) {
 		if _, _, err := f.strict.Decode(content, nil, nil); err != nil && !runtime.IsNotRegisteredError(err) && !runtime.IsMissingKind(err) {
 			found = append(found, err.Error())
 		}
-	}
-	return found
-}
-
-// pages returns the complete text of each page, by its path.
-func pages(t *testing.T) map[string]string {
-	t.Helper()
-	found := map[string]string{}
-	for name := range documents(t) {
-		content, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		found[name] = string(content)
 	}
 	return found
 }
@@ -319,7 +280,11 @@ func pages(t *testing.T) map[string]string {
 // pages against the code.
 func TestClaims(t *testing.T) {
 	f := readFacts(t)
-	for name, text := range pages(t) {
+	texts, err := Pages(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range texts {
 		for _, problem := range f.problems(text) {
 			t.Errorf("%s: %s", name, problem)
 		}

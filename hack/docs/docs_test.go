@@ -1,8 +1,6 @@
-// Package docs checks the documents of the repository.
 package docs
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -25,24 +23,12 @@ var (
 // documents returns the text of each Markdown file without code blocks, by its path from the root.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
-	found := map[string]string{}
-	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if entry.IsDir() && name != root && (entry.Name() == "bin" || entry.Name() == ".git" || entry.Name() == ".run") {
-			return filepath.SkipDir
-		}
-		if filepath.Ext(name) != ".md" {
-			return nil
-		}
-		text, err := os.ReadFile(name)
-		relative, _ := filepath.Rel(root, name)
-		found[relative] = fence.ReplaceAllString(string(text), "")
-		return err
-	})
+	found, err := Pages(root)
 	if err != nil || found["README.md"] == "" {
-		t.Fatalf("documents() has README.md = %t, error %v, want README.md and no error", found["README.md"] != "", err)
+		t.Fatalf("Pages() has README.md = %t, error %v, want README.md and no error", found["README.md"] != "", err)
+	}
+	for name, text := range found {
+		found[name] = fence.ReplaceAllString(text, "")
 	}
 	return found
 }

@@ -14,6 +14,9 @@ import (
 	"syscall"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"open-cluster-management.io/hub-apiserver/hack/docs"
 	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
@@ -60,48 +63,67 @@ func comparable(output string) string {
 	return strings.ReplaceAll(strings.TrimSpace(output), " \n", "\n")
 }
 
-// TestSessionOfREADME runs `make run` and the session of README, and compares each output with that of README. With RECORD=1,
-// it writes docs/images/session.svg.
-func TestSessionOfREADME(t *testing.T) {
+// hub is a running `make run`.
+type hub struct{ dir string }
+
+func startHub(t *testing.T) *hub {
+	t.Helper()
 	program, err := localhub.Binary(localhub.BinDir(), "run")
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	hub := exec.CommandContext(t.Context(), program)
-	hub.Env = append(os.Environ(), "RUN_DIR="+dir)
+	h := &hub{t.TempDir()}
+	run := exec.CommandContext(t.Context(), program)
+	run.Env = append(os.Environ(), "RUN_DIR="+h.dir)
 	var out strings.Builder
-	hub.Stdout, hub.Stderr = &out, &out
-	hub.Cancel = func() error { return hub.Process.Signal(syscall.SIGTERM) }
-	if err := hub.Start(); err != nil {
+	run.Stdout, run.Stderr = &out, &out
+	run.Cancel = func() error { return run.Process.Signal(syscall.SIGTERM) }
+	if err := run.Start(); err != nil {
 		t.Fatal(err)
 	}
 	exited := make(chan error, 1)
-	go func() { exited <- hub.Wait() }()
+	go func() { exited <- run.Wait() }()
 	t.Cleanup(func() {
-		_ = hub.Cancel()
+		_ = run.Cancel()
 		if err := await.Done(t, "the end of make run", exited); err != nil || t.Failed() {
 			t.Logf("make run: %v\n%s", err, out.String())
 		}
 	})
 	await.Eventually(t, "make run is ready", func() error {
-		_, err := os.Stat(filepath.Join(dir, "ready"))
+		_, err := os.Stat(filepath.Join(h.dir, "ready"))
 		return err
 	})
+	return h
+}
 
+// shell runs a line with kubectl for the hub, and returns its output. The line may fail.
+func (h *hub) shell(ctx context.Context, line string) (string, error) {
+	shell := exec.CommandContext(ctx, "bash", "-c", line)
+	shell.Dir = localhub.Root()
+	shell.Env = append(os.Environ(), "PATH="+localhub.BinDir()+":"+os.Getenv("PATH"),
+		"KUBECONFIG="+filepath.Join(h.dir, "hub.kubeconfig"), "KUBECACHEDIR="+filepath.Join(h.dir, "cache"), "KUBERC=off")
+	output, err := shell.CombinedOutput()
+	return string(output), err
+}
+
+func TestDocuments(t *testing.T) {
+	h := startHub(t)
+	t.Run("session of README", func(t *testing.T) { checkSession(t, h) })
+	t.Run("objects of all pages", func(t *testing.T) { checkObjects(t, h) })
+}
+
+// checkSession runs the session of README, and compares each output with that of README. With RECORD=1, it writes
+// docs/images/session.svg.
+func checkSession(t *testing.T, h *hub) {
 	var recorded strings.Builder
 	for _, c := range readmeSession(t) {
 		var got string
 		await.Eventually(t, c.line, func(ctx context.Context) error {
-			shell := exec.CommandContext(ctx, "bash", "-c", c.line)
-			shell.Dir = localhub.Root()
-			shell.Env = append(os.Environ(), "PATH="+localhub.BinDir()+":"+os.Getenv("PATH"),
-				"KUBECONFIG="+filepath.Join(dir, "hub.kubeconfig"), "KUBECACHEDIR="+filepath.Join(dir, "cache"), "KUBERC=off")
-			output, err := shell.CombinedOutput()
+			output, err := h.shell(ctx, c.line)
 			if err != nil && !errors.As(err, new(*exec.ExitError)) {
 				return err
 			}
-			got = string(output)
+			got = output
 			// kubectl apply is repeated if the output is not yet that of README.
 			if comparable(strings.ReplaceAll(got, " unchanged", " created")) != comparable(c.output) {
 				return fmt.Errorf("output = %q, want %q", got, c.output)
@@ -115,6 +137,58 @@ func TestSessionOfREADME(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// checkObjects sends each object of the pages to the hub with dry-run: the hub must accept it, unless the page shows the refusal.
+func checkObjects(t *testing.T, h *hub) {
+	texts, err := docs.Pages(localhub.Root())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := 0
+	for name, text := range texts {
+		_, blocks := docs.Blocks(text)
+		for _, block := range blocks {
+			if strings.Contains(block, "is invalid:") || strings.Contains(block, "is forbidden:") {
+				continue
+			}
+			for _, content := range docs.Objects(block) {
+				object := &unstructured.Unstructured{}
+				if err := object.UnmarshalJSON(content); err != nil {
+					continue // a patch, or a part of an object
+				}
+				if err := h.send(t, object); err != nil {
+					t.Errorf("%s: %s %s: %v", name, object.GetKind(), object.GetName(), err)
+				}
+				sent++
+			}
+		}
+	}
+	if sent < 20 {
+		t.Errorf("the pages contain %d objects, want at least 20", sent)
+	}
+}
+
+// send creates an object with dry-run, after its namespace.
+func (h *hub) send(t *testing.T, object *unstructured.Unstructured) error {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "object.json")
+	content, err := object.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		return err
+	}
+	line := "kubectl create --dry-run=server -f " + file + " 2>&1 || kubectl replace --dry-run=server -f " + file
+	if namespace := object.GetNamespace(); namespace != "" {
+		line = "kubectl create namespace " + namespace + " >/dev/null 2>&1 || true; " + line
+	}
+	output, err := h.shell(t.Context(), line)
+	if err != nil && !strings.Contains(output, "(MethodNotAllowed)") { // an object that is only read
+		return errors.New(output)
+	}
+	return nil
 }
 
 // terminal returns a drawing of a terminal in which the lines appear one after the other.
