@@ -47,25 +47,27 @@ func Blocks(text string) (prose string, blocks []string) {
 	return prose, append(blocks, indented.FindAllString(prose, -1)...)
 }
 
-// Objects returns, in JSON, the objects of a block that belong to the API of the server. It returns none of a block with
-// omissions or placeholders.
+// Objects returns, in JSON, the objects of a block that belong to the API of the server. Objects with omissions or
+// placeholders are left out.
 func Objects(text string) (found [][]byte) {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	start := slices.IndexFunc(lines, func(line string) bool { return strings.Contains(line, "apiVersion:") })
-	if start < 0 || strings.ContainsAny(text, "…<") {
-		return nil
-	}
-	indent := len(lines[start]) - len(strings.TrimLeft(lines[start], " "))
-	var kept []string
-	for _, line := range lines[start:] {
-		if trimmed := strings.TrimSpace(line); trimmed == "EOF" || strings.HasPrefix(trimmed, "$ ") {
-			break
+	for i := 0; i < len(lines); i++ {
+		if !strings.Contains(lines[i], "apiVersion:") {
+			continue
 		}
-		kept = append(kept, strings.TrimPrefix(line, strings.Repeat(" ", indent)))
-	}
-	for _, document := range strings.Split(strings.Join(kept, "\n"), "\n---\n") {
-		if content, err := yaml.YAMLToJSON([]byte(document)); err == nil && strings.Contains(string(content), "open-cluster-management.io/") {
-			found = append(found, content)
+		indent := len(lines[i]) - len(strings.TrimLeft(lines[i], " "))
+		var kept []string
+		for ; i < len(lines); i++ {
+			if trimmed := strings.TrimSpace(lines[i]); trimmed == "EOF" || strings.HasPrefix(trimmed, "$ ") {
+				break
+			}
+			kept = append(kept, strings.TrimPrefix(lines[i], strings.Repeat(" ", indent)))
+		}
+		for _, document := range strings.Split(strings.Join(kept, "\n"), "\n---\n") {
+			content, err := yaml.YAMLToJSON([]byte(document))
+			if err == nil && strings.Contains(string(content), "open-cluster-management.io/") && !strings.ContainsAny(document, "…<") {
+				found = append(found, content)
+			}
 		}
 	}
 	return found

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -497,12 +498,39 @@ func (s *Site) reported(ctx context.Context, input Input) error {
 	return nil
 }
 
-// remove deletes an object as an administrator, and waits until it does not exist.
+// remove deletes an object as an administrator, and waits until it does not exist. Meanwhile, it does what the controllers of
+// finalizers in manifests would do: a ManifestWork stays until they have removed these.
 func (s *Site) remove(ctx context.Context, path string) error {
 	if _, _, err := s.send(ctx, Request{Method: http.MethodDelete, Path: path}); err != nil {
 		return err
 	}
-	return s.await(ctx, answerTimeout, http.StatusNotFound, Request{Method: http.MethodGet, Path: path})
+	return await.Within(ctx, answerTimeout, func(ctx context.Context) error {
+		code, answer, err := s.send(ctx, Request{Method: http.MethodGet, Path: path})
+		if err != nil {
+			return err
+		}
+		if code == http.StatusNotFound {
+			return nil
+		}
+		return errors.Join(fmt.Errorf("GET %s = %d %s", path, code, cut(string(answer), 200)), s.finalize(ctx))
+	})
+}
+
+// finalize removes the finalizers of the ConfigMaps that are being deleted.
+func (s *Site) finalize(ctx context.Context) error {
+	objects, err := s.managed.CoreV1().ConfigMaps(Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for i := range objects.Items {
+		if o := &objects.Items[i]; o.DeletionTimestamp != nil && len(o.Finalizers) > 0 {
+			_, err := s.managed.CoreV1().ConfigMaps(Namespace).Patch(ctx, o.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+			if err != nil && !apierrors.IsNotFound(err) {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // send sends a request to the hub and returns the status code and the beginning of the response.

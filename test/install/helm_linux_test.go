@@ -35,7 +35,7 @@ func TestInstallWithHelm(t *testing.T) {
 	managed := newSite(t, "managed", map[int]string{hubPort: net.JoinHostPort("127.0.0.1", strconv.Itoa(hubPort))})
 	h := newHelm(t)
 
-	h.run(t, hub, "install", "hub", h.chart("hub-apiserver"), "--namespace=default", "--wait", "--set=image.tag=latest", "--set=localCluster.image.tag=latest", "--set=localCluster.extraArgs={--logging-format=json,--v=6}", "--set=extraArgs={--logging-format=json,--v=6}")
+	h.run(t, hub, "install", "hub", h.chart("hub-apiserver"), "--namespace=default", "--wait", "--set=image.tag=dev", "--set=localCluster.image.tag=dev", "--set=localCluster.extraArgs={--logging-format=json,--v=6}", "--set=extraArgs={--logging-format=json,--v=6}")
 	hub.ready(t, hubNamespace, 1)
 	await.Eventually(t, "searches find the server on the hub", func(context.Context) error {
 		out, err := hub.try(t, "clusteradm", "search", "cluster:local-cluster", "kind:Deployment", "name:hub-apiserver", "--count")
@@ -56,7 +56,7 @@ func TestInstallWithHelm(t *testing.T) {
 	}
 	managed.run(t, "kubectl", "create", "namespace", agentNamespace)
 	managed.run(t, "kubectl", "create", "secret", "generic", "bootstrap-hub-kubeconfig", "--namespace="+agentNamespace, "--from-file=kubeconfig="+kubeconfig)
-	h.run(t, managed, "install", "agent", h.chart("hub-agent"), "--namespace="+agentNamespace, "--set=image.tag=latest", "--set=clusterName=cluster1", "--set=extraArgs={--logging-format=json,--v=6}")
+	h.run(t, managed, "install", "agent", h.chart("hub-agent"), "--namespace="+agentNamespace, "--set=image.tag=dev", "--set=clusterName=cluster1", "--set=extraArgs={--logging-format=json,--v=6}")
 	await.Eventually(t, "the cluster requests to join", func(ctx context.Context) error {
 		_, err := hub.ocm.ClusterV1().ManagedClusters().Get(ctx, "cluster1", metav1.GetOptions{})
 		return err
