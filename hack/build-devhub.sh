@@ -101,6 +101,7 @@ if [[ ${HUB_PROGRAMS:-} != build ]] && { use_installed || download; }; then
   echo "$stamp" >"$out/devhub.stamp"
   exec "${@:-true}" 9>&-
 fi
+rm -rf "$out/download"
 
 # Compilers and linkers are short processes: collect garbage less often.
 export GOGC=${GOGC:-400}
