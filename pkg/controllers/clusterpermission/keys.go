@@ -71,7 +71,10 @@ func ownerKeys(work *workv1.ManifestWork) []cache.ObjectName {
 
 // clusterKeys returns the ClusterPermissions for a ManagedCluster.
 func (c *Controller) clusterKeys(cluster metav1.Object) []cache.ObjectName {
-	permissions, err := c.permissions.ClusterPermissions(cluster.GetName()).List(labels.Everything())
+	return keysOf(c.permissions.ClusterPermissions(cluster.GetName()).List(labels.Everything()))
+}
+
+func keysOf(permissions []*rbacv1alpha1.ClusterPermission, err error) []cache.ObjectName {
 	if err != nil {
 		utilruntime.HandleError(err)
 		return nil
@@ -96,25 +99,14 @@ func sameServiceAccount(a, b *authenticationv1beta1.ManagedServiceAccount) bool 
 
 var elsewhere = render.PublicAgent{Absent: "somewhere else"}
 
-// addonKeys returns the ClusterPermissions that name an account of the cluster of an add-on.
+// addonKeys returns the ClusterPermissions for the cluster of an add-on.
 func (c *Controller) addonKeys(addon metav1.Object) []cache.ObjectName {
-	return namingAccounts(c.permissions.ClusterPermissions(addon.GetNamespace()).List(labels.Everything()))
+	return keysOf(c.permissions.ClusterPermissions(addon.GetNamespace()).List(labels.Everything()))
 }
 
-// withAccounts returns the ClusterPermissions that name an account of any cluster. When all add-ons
-// are cached, the clusters without the add-on are known.
-func (c *Controller) withAccounts() []cache.ObjectName {
-	return namingAccounts(c.permissions.List(labels.Everything()))
-}
-
-func namingAccounts(permissions []*rbacv1alpha1.ClusterPermission, err error) []cache.ObjectName {
-	if err != nil {
-		utilruntime.HandleError(err)
-		return nil
-	}
-	return reconcile.Names(slices.DeleteFunc(slices.Clone(permissions), func(permission *rbacv1alpha1.ClusterPermission) bool {
-		return len(render.AccountNames(permission)) == 0
-	}))
+// allKeys returns all ClusterPermissions. When all add-ons are cached, the clusters without the add-on are known.
+func (c *Controller) allKeys() []cache.ObjectName {
+	return keysOf(c.permissions.List(labels.Everything()))
 }
 
 // roleKeys returns the ClusterPermissions that refer to a hub role.
