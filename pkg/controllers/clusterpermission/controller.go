@@ -82,10 +82,10 @@ func NewController(deliverer *permissions.Deliverer, from Informers) (*Controlle
 			{Informer: from.Permissions.Informer(), Keys: reconcile.Own},
 			{Informer: from.Works.Informer(), Keys: reconcile.Keys(ownerKeys)},
 			{Informer: from.Clusters.Informer(), Keys: reconcile.Keys(c.clusterKeys), Ignore: reconcile.Always},
-			{Informer: from.Accounts.Informer(), Keys: reconcile.Keys(c.accountKeys), Ignore: reconcile.Same(sameServiceAccount), MaybeAbsent: from.NoAccounts},
+			{Informer: from.Accounts.Informer(), Keys: reconcile.Keys(c.accountKeys), MaybeAbsent: from.NoAccounts},
 			{Informer: from.Addons, Keys: reconcile.Keys(c.addonKeys), MaybeAbsent: true, OnceKnown: c.allKeys},
-			{Informer: from.Roles.Informer(), Keys: c.roleKeys, Ignore: sameRules, MaybeAbsent: true},
-			{Informer: from.ClusterRoles.Informer(), Keys: c.roleKeys, Ignore: sameRules, MaybeAbsent: true},
+			{Informer: from.Roles.Informer(), Keys: c.roleKeys, MaybeAbsent: true},
+			{Informer: from.ClusterRoles.Informer(), Keys: c.roleKeys, MaybeAbsent: true},
 			{Informer: deliverer.Sources.Namespaces.Informer, Keys: reconcile.Keys(c.namespaceKeys), Ignore: reconcile.Same(sameNamespace), Delay: namespaceDelay, MaybeAbsent: true},
 		},
 	}
