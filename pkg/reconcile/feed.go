@@ -19,9 +19,6 @@ type Feed struct {
 	// Keys returns the objects that depend on obj. It is called with both states of an
 	// update.
 	Keys func(obj any) []cache.ObjectName
-	// Observe is called before Keys with the new state of an object, or with the last state of a
-	// deleted object. It may be nil.
-	Observe func(obj any, deleted bool)
 	// Ignore reports whether an update affects no object. It is for objects that change often, but
 	// whose relevant fields seldom change. It may be nil.
 	Ignore func(old, obj any) bool
@@ -91,23 +88,14 @@ func Own(obj any) []cache.ObjectName {
 
 // handler returns the event handler that adds objects to the queue.
 func (f Feed) handler(q *queue) cache.ResourceEventHandler {
-	observe := func(obj any, deleted bool) {
-		if f.Observe != nil {
-			f.Observe(obj, deleted)
-		}
-	}
 	enqueue := func(obj any) {
 		for _, key := range f.Keys(obj) {
 			q.AddAfter(key, f.Delay) // immediately if Delay is zero
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) {
-			observe(obj, false)
-			enqueue(obj)
-		},
+		AddFunc: enqueue,
 		UpdateFunc: func(old, obj any) {
-			observe(obj, false)
 			if f.Ignore != nil && f.Ignore(old, obj) {
 				return
 			}
@@ -118,7 +106,6 @@ func (f Feed) handler(q *queue) cache.ResourceEventHandler {
 			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = gone.Obj
 			}
-			observe(obj, true)
 			enqueue(obj)
 		},
 	}
