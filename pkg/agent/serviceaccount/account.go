@@ -222,11 +222,7 @@ func (c *Controller) revoke(ctx context.Context, name string, deleting, seen boo
 		}
 	}
 	c.Restored.Release(ref)
-	if err := c.deleteAccount(ctx, account); err != nil {
-		failures.WithLabelValues("serviceaccount").Inc()
-		return false, err
-	}
-	return false, nil
+	return false, c.deleteAccount(ctx, account)
 }
 
 // ownerGone reports whether a ManagedServiceAccount does not exist on the hub. A response that does
