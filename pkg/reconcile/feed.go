@@ -72,6 +72,14 @@ func OrNil[T any](object *T, err error) (*T, error) {
 	return object, err
 }
 
+// Gone reports whether an error says that an object does not exist. The NotFound of a server that does not serve the resource
+// does not say that.
+func Gone(err error, name string) bool {
+	status, ok := err.(apierrors.APIStatus)
+	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) &&
+		ok && status.Status().Details != nil && status.Status().Details.Name == name
+}
+
 // Outdated reports whether a write failed because the object was changed or deleted after it was read. The event of that
 // triggers the next attempt.
 func Outdated(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }

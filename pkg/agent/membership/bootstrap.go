@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 const (
@@ -217,7 +218,7 @@ func (r *Registrar) ensureCluster(ctx context.Context, hub *hubClients, known *i
 	clusters := hub.ocm.ClusterV1().ManagedClusters()
 	cluster, err := clusters.Get(ctx, r.config.ClusterName, metav1.GetOptions{})
 	joined := known.get(keyKubeconfig) != ""
-	if joined && apierrors.IsNotFound(err) && aboutObject(err, r.config.ClusterName) {
+	if joined && reconcile.Gone(err, r.config.ClusterName) {
 		return nil, &missingError{cluster: r.config.ClusterName, namespace: r.config.Namespace, secret: r.config.SecretName}
 	}
 	if !joined && apierrors.IsNotFound(err) {

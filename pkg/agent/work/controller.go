@@ -160,7 +160,7 @@ func New(config Config) (*Controller, error) {
 
 // newestOf returns a cache of the newest versions of the objects of an informer.
 func newestOf(informer cache.SharedIndexInformer) cache.MutationCache {
-	return cache.NewIntegerResourceVersionMutationCache(klog.Background(), informer.GetStore(), nil, time.Minute, false)
+	return cache.NewIntegerResourceVersionMutationCache(klog.Background(), informer.GetStore(), nil, 5*time.Minute, false)
 }
 
 func (c *Controller) key(work string) cache.ObjectName {

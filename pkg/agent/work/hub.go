@@ -19,6 +19,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/removal"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/status"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 	"open-cluster-management.io/hub-apiserver/pkg/tracing"
 )
 
@@ -94,16 +95,10 @@ func (c *Controller) setStatus(ctx context.Context, work *workv1.ManifestWork, s
 	return err
 }
 
-// workGone reports whether a ManifestWork does not exist on the hub. A response that does not
-// concern the ManifestWork is an error, such as the response of a hub that does not serve the
-// resource.
+// workGone reports whether a ManifestWork does not exist on the hub.
 func (c *Controller) workGone(ctx context.Context, name string) (bool, error) {
 	_, err := c.Hub.WorkV1().ManifestWorks(c.ClusterName).Get(ctx, name, metav1.GetOptions{})
-	if err == nil {
-		return false, nil
-	}
-	status, ok := err.(apierrors.APIStatus)
-	if apierrors.IsNotFound(err) && !removal.NotServed(err) && ok && status.Status().Details != nil && status.Status().Details.Name == name {
+	if reconcile.Gone(err, name) {
 		return true, nil
 	}
 	return false, err

@@ -160,7 +160,9 @@ func TestOwners(t *testing.T) {
 	other := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "o", UID: "o"}
 	ours := metav1.OwnerReference{APIVersion: recordAPIVersion, Kind: recordKind, Name: "r", UID: "r"}
 	live.SetOwnerReferences([]metav1.OwnerReference{other})
-	if !SetOwner(live, ours) || SetOwner(live, ours) || !HasOwner(live, ours) {
+	SetOwner(live, ours)
+	SetOwner(live, ours)
+	if !HasOwner(live, ours) || len(live.GetOwnerReferences()) != 2 {
 		t.Error("SetOwner() did not add the owner exactly once")
 	}
 	if owners := RecordOwners(live); len(owners) != 1 || owners[0].UID != "r" {
