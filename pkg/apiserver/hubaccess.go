@@ -126,8 +126,8 @@ func newHubAccess(hub kubernetes.Interface, leaseNamespaces []string, certificat
 		required = append(required, hubPermission{true, namespace, coordinationv1.GroupName, "leases", "get create update"})
 	}
 	if certificate != nil {
-		required = append(required, hubPermission{true, certificate.Namespace, "", "secrets", "get list watch create update"},
-			hubPermission{true, "", apiregistrationv1.GroupName, "apiservices", "list watch"})
+		required = append(required, hubPermission{true, certificate.Namespace, "", "secrets", "get create update"},
+			hubPermission{true, "", apiregistrationv1.GroupName, "apiservices", "list"})
 	}
 	a := &hubAccess{
 		hub:      hub,
