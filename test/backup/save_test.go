@@ -101,8 +101,8 @@ func TestSnapshots(t *testing.T) {
 	if after.Len() == before.Len() {
 		t.Errorf("writes during a snapshot of %s = 0, want at least one", took)
 	}
-	if status.SizeBytes < bulk<<20 || len(status.StoredVersions) == 0 {
-		t.Errorf("status = %+v, want at least %d MiB and the stored versions", status, bulk)
+	if status.SizeBytes < bulk<<20 {
+		t.Errorf("status = %+v, want at least %d MiB", status, bulk)
 	}
 
 	killSaves(t, data, took)
