@@ -72,8 +72,7 @@ func (s *Server) addHooks() error {
 		clusters: s.clients.clusters != s.clients.own,
 		sets:     s.clients.sets != s.clients.own,
 		accounts: s.secretInformers == nil,
-		addons:   s.clients.addons != s.clients.own,
-	}, s.search != nil, s.assignments != nil, s.extra.executorNames())
+	}, s.search != nil)
 	err := s.generic.AddReadyzChecks(
 		healthz.NamedCheck("hub-permissions", access.ready),
 		healthz.NamedCheck("stuck-workers", func(*http.Request) error { return reconcile.Stuck() }),
