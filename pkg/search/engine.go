@@ -45,8 +45,8 @@ type Engine interface {
 	// Schema returns the properties of the resources that match a query, by name, except hidden
 	// ones.
 	Schema(ctx context.Context, scope visibility.Scope, q *query.Query, now time.Time) ([]PropertySchema, error)
-	// Get returns one resource, or nil if the scope contains none with the UID.
-	Get(ctx context.Context, scope visibility.Scope, uid string) (*Item, error)
+	// GetMany returns the resources with the UIDs that are in the scope, in the order of the UIDs.
+	GetMany(ctx context.Context, scope visibility.Scope, uids []string) ([]Item, error)
 
 	// Version returns the version of the last report that reads include. It never decreases as long
 	// as the data is kept, including restarts.
@@ -74,28 +74,13 @@ type ChangeLog interface {
 	Changes(ctx context.Context, after Position, max, bytes int) ([]Change, Position, error)
 }
 
-// ManyGetter is an Engine that gets many resources at once.
-type ManyGetter interface {
-	// GetMany returns the resources with the UIDs that are in the scope, in the order of the UIDs.
-	GetMany(ctx context.Context, scope visibility.Scope, uids []string) ([]Item, error)
-}
-
-// GetMany returns the resources with the UIDs that are in the scope, in the order of the UIDs.
-func GetMany(ctx context.Context, engine Engine, scope visibility.Scope, uids []string) ([]Item, error) {
-	if many, is := engine.(ManyGetter); is {
-		return many.GetMany(ctx, scope, uids)
+// Get returns one resource, or nil if the scope contains none with the UID.
+func Get(ctx context.Context, engine Engine, scope visibility.Scope, uid string) (*Item, error) {
+	items, err := engine.GetMany(ctx, scope, []string{uid})
+	if err != nil || len(items) == 0 {
+		return nil, err
 	}
-	var items []Item
-	for _, uid := range uids {
-		item, err := engine.Get(ctx, scope, uid)
-		if err != nil {
-			return nil, err
-		}
-		if item != nil {
-			items = append(items, *item)
-		}
-	}
-	return items, nil
+	return &items[0], nil
 }
 
 // ClustersOf returns the names of the clusters to which a resource with the UID can belong: of a resource on a cluster,

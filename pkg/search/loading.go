@@ -28,10 +28,7 @@ type Loading struct {
 	failed chan error
 }
 
-var (
-	_ Engine     = (*Loading)(nil)
-	_ ManyGetter = (*Loading)(nil)
-)
+var _ Engine = (*Loading)(nil)
 
 // Load calls load in the background, and again with a backoff after an error that wraps
 // ErrUnavailable. The context of load ends with Close.
@@ -120,14 +117,9 @@ func (l *Loading) Schema(ctx context.Context, scope visibility.Scope, q *query.Q
 	return loaded(l, func(e Engine) ([]PropertySchema, error) { return e.Schema(ctx, scope, q, now) })
 }
 
-// Get implements Engine.
-func (l *Loading) Get(ctx context.Context, scope visibility.Scope, uid string) (*Item, error) {
-	return loaded(l, func(e Engine) (*Item, error) { return e.Get(ctx, scope, uid) })
-}
-
-// GetMany implements ManyGetter.
+// GetMany implements Engine.
 func (l *Loading) GetMany(ctx context.Context, scope visibility.Scope, uids []string) ([]Item, error) {
-	return loaded(l, func(e Engine) ([]Item, error) { return GetMany(ctx, e, scope, uids) })
+	return loaded(l, func(e Engine) ([]Item, error) { return e.GetMany(ctx, scope, uids) })
 }
 
 // Version implements Engine.

@@ -259,14 +259,15 @@ func (o *oracle) Schema(_ context.Context, scope visibility.Scope, q *query.Quer
 	return sorted, nil
 }
 
-func (o *oracle) Get(_ context.Context, scope visibility.Scope, uid string) (*search.Item, error) {
+func (o *oracle) GetMany(_ context.Context, scope visibility.Scope, uids []string) (items []search.Item, err error) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
-	for _, c := range o.clusters {
-		if r, ok := c.resources[uid]; ok && r.visible(scope) {
-			item := r.item()
-			return &item, nil
+	for _, uid := range uids {
+		for _, c := range o.clusters {
+			if r, ok := c.resources[uid]; ok && r.visible(scope) {
+				items = append(items, r.item())
+			}
 		}
 	}
-	return nil, nil
+	return items, nil
 }

@@ -82,7 +82,7 @@ func nodesOf(cluster string) query.Query {
 // server may have done so already.
 func (h *Handler) storeResource(ctx context.Context, cluster string, properties query.Properties) error {
 	uid := search.ClusterUIDPrefix + cluster
-	item, err := h.config.Engine.Get(ctx, visibility.Everything(), uid)
+	item, err := search.Get(ctx, h.config.Engine, visibility.Everything(), uid)
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", uid, err)
 	}

@@ -35,10 +35,7 @@ type Engine struct {
 	closed sync.Once
 }
 
-var (
-	_ search.Engine     = (*Engine)(nil)
-	_ search.ManyGetter = (*Engine)(nil)
-)
+var _ search.Engine = (*Engine)(nil)
 
 // Open connects to a database and creates or migrates its tables. Several processes may use one
 // database. Close ends the engine; the end of ctx does not. The error wraps search.ErrUnavailable if

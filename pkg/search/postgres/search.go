@@ -160,16 +160,7 @@ func (v *view) collectItems(rows pgx.Rows) ([]found, error) {
 	return items, err
 }
 
-// Get implements search.Engine.
-func (e *Engine) Get(ctx context.Context, scope visibility.Scope, uid string) (*search.Item, error) {
-	items, err := e.GetMany(ctx, scope, []string{uid})
-	if err != nil || len(items) == 0 {
-		return nil, err
-	}
-	return &items[0], nil
-}
-
-// GetMany implements search.ManyGetter.
+// GetMany implements search.Engine.
 func (e *Engine) GetMany(ctx context.Context, scope visibility.Scope, uids []string) (_ []search.Item, err error) {
 	defer observe("get", time.Now(), &err)
 	var nodes []node
