@@ -232,7 +232,7 @@ func TestSubscriptionErrors(t *testing.T) {
 	c := s.connect("jane")
 	s.watching(c, "1", `{"filters":[{"property":"kind","values":["Pod"]}]}`)
 	tests := []struct{ name, query, want string }{
-		{"too many subscriptions", `subscription { watch { uid } }`, "you have 1 subscriptions open"},
+		{"too many subscriptions", `subscription { watch { uid } }`, "1 open GraphQL subscriptions"},
 		{"a syntax error", `subscription {`, "syntax error"},
 		{"an unknown field", `{ nothing }`, "nothing"},
 		{"a bad query", `subscription { watch(input: {filters: [{property: "", values: ["a"]}]}) { uid } }`, "property"},
