@@ -37,27 +37,20 @@ func Load(load func(context.Context) (Engine, error)) *Loading {
 	l := &Loading{stop: cancel, done: make(chan struct{}), failed: make(chan error, 1)}
 	go func() {
 		defer close(l.done)
-		backoff := loadBackoff
-		for {
+		err := loadBackoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 			engine, err := load(ctx)
 			if err == nil {
 				l.engine.Store(&engine)
-				return
+				return true, nil
 			}
-			if ctx.Err() != nil {
-				return
+			if ctx.Err() == nil && errors.Is(err, ErrUnavailable) {
+				klog.Background().Error(err, "Cannot open the search engine yet; trying again")
+				return false, nil
 			}
-			if !errors.Is(err, ErrUnavailable) {
-				l.failed <- err
-				return
-			}
-			pause := backoff.Step()
-			klog.Background().Error(err, "Cannot open the search engine yet", "retryAfter", pause)
-			select {
-			case <-time.After(pause):
-			case <-ctx.Done():
-				return
-			}
+			return false, err
+		})
+		if err != nil && ctx.Err() == nil {
+			l.failed <- err
 		}
 	}()
 	return l
