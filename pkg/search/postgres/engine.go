@@ -23,14 +23,16 @@ type Engine struct {
 	tokens  *search.Tokens
 	// writes is the pool of reports and maintenance. Neither reads nor writes wait for a connection of the other.
 	writes  *pgxpool.Pool
-	reports queue
+	reports reports
 	primary *database
 	// replicas answer searches. turn counts these searches.
 	replicas []*replica
 	turn     atomic.Uint32
 
-	news   news
-	stop   context.CancelFunc
+	news news
+	stop context.CancelFunc
+	// ending is closed when the engine closes.
+	ending <-chan struct{}
 	ended  sync.WaitGroup
 	closed sync.Once
 }
@@ -45,7 +47,7 @@ func Open(ctx context.Context, options Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("search on PostgreSQL: %w", err)
 	}
-	e := &Engine{options: options, reports: queue{busy: map[string]bool{}}}
+	e := &Engine{options: options}
 	if err := e.connect(ctx); err != nil {
 		return nil, fmt.Errorf("search on PostgreSQL: %w", classified(err))
 	}
@@ -55,6 +57,7 @@ func Open(ctx context.Context, options Options) (*Engine, error) {
 	}
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.stop = stop
+	e.startReports(background)
 	e.ended.Go(func() { options.Reach.run(background) })
 	e.ended.Go(func() { e.listen(background) })
 	e.ended.Go(func() { e.trimRegularly(background) })
