@@ -39,7 +39,7 @@ func joined(t *testing.T, name string) *member {
 	m := &member{hub: hub, managed: managed, name: name, namespace: "agent-of-" + name, server: server}
 	run(t, managed, joinArgs(server, token, ca, name, "--agent-namespace", m.namespace)...).done(t)
 	createCluster(t, hub, name, nil)
-	run(t, hub, "accept", "--clusters", name).done(t)
+	setAccepted(t, hub, name, true)
 	group := "system:open-cluster-management:" + name
 	config, err := hub.UserConfig(group+":agent", group)
 	if err != nil {
@@ -255,7 +255,7 @@ func TestUnjoinOfTheLastAgent(t *testing.T) {
 // A denied agent does not remove the objects that it applied, so unjoin must not wait for it.
 func TestUnjoinOfADeniedCluster(t *testing.T) {
 	m := joined(t, "denied")
-	run(t, m.hub, "accept", "--clusters=denied", "--deny").done(t)
+	setAccepted(t, m.hub, "denied", false)
 	m.unjoin(t).refused(t, "it has denied the cluster")
 	m.unjoin(t, "--force").done(t)
 	m.verifyGone(t)
