@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Generates, from the types in pkg/apis: deepcopy, defaults, conversion, registration, OpenAPI,
+# Generates, from the types in pkg/apis: lists and internal types, deepcopy, defaults, conversion, registration, OpenAPI,
 # apply configurations, typed clientset, listers and informers, and docs/api-reference.md.
-# The tools come from the k8s.io/code-generator version in go.mod and are
+# All tools except hack/types-gen come from the k8s.io/code-generator version in go.mod and are
 # installed into bin/tools. The API reference is written by crd-ref-docs.
 set -o errexit -o nounset -o pipefail
 
@@ -21,6 +21,10 @@ fi
 source "$codegen/kube_codegen.sh"
 # Its types are in our OpenAPI, but nothing is written into the module cache.
 KUBE_CODEGEN_READONLY_PKGS+=(k8s.io/api/rbac/v1 k8s.io/apimachinery/pkg/util/intstr)
+
+echo "== types"
+find pkg/apis -name zz_generated.types.go -delete
+find pkg/apis -name doc.go -exec dirname {} \; | xargs go run ./hack/types-gen hack/boilerplate.go.txt "$this_pkg"
 
 echo "== helpers"
 kube::codegen::gen_helpers --boilerplate hack/boilerplate.go.txt pkg/apis

@@ -20,8 +20,10 @@ import (
 
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
@@ -30,7 +32,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
+	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/clusterclient"
+	authenticationclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/authentication/v1beta1"
 )
 
 // parallel bounds the number of clusters to which the program sends requests concurrently.
@@ -68,13 +72,17 @@ func run(ctx context.Context, args []string, out, notes io.Writer) error {
 		return errors.New("--server is the address of one cluster and requires --cluster")
 	}
 
-	hub, err := hubOf(*kubeconfig)
+	config, err := hubConfig(*kubeconfig)
+	if err != nil {
+		return err
+	}
+	hub, err := clusterclient.NewHub(config)
 	if err != nil {
 		return err
 	}
 	clusters := []string{*cluster}
 	if *cluster == "" {
-		if clusters, err = ready(ctx, hub, *account, *timeout, notes); err != nil {
+		if clusters, err = ready(ctx, config, *account, *timeout, notes); err != nil {
 			return err
 		}
 	}
@@ -129,33 +137,41 @@ func show(clusters []string, answers []answer, out, notes io.Writer) error {
 	return nil
 }
 
-// hubOf returns the hub of a kubeconfig.
-func hubOf(kubeconfig string) (*clusterclient.Hub, error) {
+// hubConfig returns the configuration of the hub in a kubeconfig.
+func hubConfig(kubeconfig string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("hub: %w", err)
 	}
-	return clusterclient.NewHub(config)
+	return config, nil
 }
 
 // ready returns the sorted names of the clusters where an account has a token. It prints a
 // note about each other cluster.
-func ready(ctx context.Context, hub *clusterclient.Hub, account string, timeout time.Duration, notes io.Writer) ([]string, error) {
+func ready(ctx context.Context, hub *rest.Config, account string, timeout time.Duration, notes io.Writer) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	accounts, err := hub.List(ctx, clusterclient.ListOptions{Name: account})
+	client, err := authenticationclient.NewForConfig(hub)
 	if err != nil {
 		return nil, err
 	}
+	accounts, err := client.ManagedServiceAccounts(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, account).String(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing ManagedServiceAccounts: %w", err)
+	}
 	var clusters []string
-	for _, a := range accounts {
-		if !a.Ready {
-			fmt.Fprintf(notes, "cluster %s is skipped: %s\n", a.Cluster, a.Message)
-			continue
+	for _, a := range accounts.Items {
+		switch {
+		case a.Status.Clusters != nil: // an account of cluster sets, whose replicas are in the list
+		case !meta.IsStatusConditionTrue(a.Status.Conditions, authenticationv1beta1.ConditionTokenReported):
+			fmt.Fprintf(notes, "cluster %s is skipped: its account has no token\n", a.Namespace)
+		default:
+			clusters = append(clusters, a.Namespace)
 		}
-		clusters = append(clusters, a.Cluster)
 	}
 	if len(clusters) == 0 {
 		return nil, fmt.Errorf("no cluster has a ready account %s", account)

@@ -42,7 +42,7 @@ func TestDocumentedDefaults(t *testing.T) {
 			checked++
 		}
 	}
-	if checked < 15 {
-		t.Errorf("documented defaults = %d, want 15 at least", checked)
+	if checked < 14 {
+		t.Errorf("documented defaults = %d, want 14 at least", checked)
 	}
 }

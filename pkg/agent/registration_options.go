@@ -42,8 +42,7 @@ func NewRegistrationOptions() *RegistrationOptions {
 		namespace = DefaultRegistrationNamespace
 	}
 	return &RegistrationOptions{Config: membership.Config{
-		Driver: registerv1alpha1.DriverCSR, TokenCommand: membership.BuiltInTokenCommand,
-		Namespace: namespace, SecretName: DefaultHubKubeconfigSecret,
+		Driver: registerv1alpha1.DriverCSR, Namespace: namespace, SecretName: DefaultHubKubeconfigSecret,
 	}}
 }
 
@@ -55,7 +54,6 @@ func (o *RegistrationOptions) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.HubClusterARN, "hub-cluster-arn", o.HubClusterARN, "ARN of the EKS cluster of the hub. Required for aws-irsa.")
 	fs.StringVar(&o.HubClusterARN, "eks-hub-cluster-arn", o.HubClusterARN, "Alias of --hub-cluster-arn.")
 	fs.StringVar(&o.ManagedClusterARN, "managed-cluster-arn", o.ManagedClusterARN, "ARN of the managed EKS cluster. Required for aws-irsa.")
-	fs.StringVar((*string)(&o.TokenCommand), "aws-token-command", string(o.TokenCommand), "Program that gets tokens for a hub on EKS: builtin (this program) or aws (the AWS command line, which must be installed).")
 	fs.StringVar(&o.Namespace, "registration-namespace", o.Namespace, "Namespace on the managed cluster of the Secret with the agent's identity on the hub. Defaults to the namespace of the pod.")
 	fs.StringVar(&o.SecretName, "hub-kubeconfig-secret", o.SecretName, "Name of the Secret with the agent's identity on the hub. Each hub requires a Secret of its own.")
 	fs.StringVar(&o.Dir, "hub-kubeconfig-dir", o.Dir, "Directory for the files of the agent's identity, which only the agent can read. Defaults to a temporary directory.")
@@ -77,9 +75,6 @@ func (o *RegistrationOptions) Validate() []error {
 			} else if _, err := irsa.ParseARN(arn); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", flag, err))
 			}
-		}
-		if o.TokenCommand != membership.BuiltInTokenCommand && o.TokenCommand != membership.AWSTokenCommand {
-			errs = append(errs, fmt.Errorf("--aws-token-command must be %s or %s, not %q", membership.BuiltInTokenCommand, membership.AWSTokenCommand, o.TokenCommand))
 		}
 	default:
 		errs = append(errs, fmt.Errorf("--registration-auth must be %s or %s, not %q", registerv1alpha1.DriverCSR, registerv1alpha1.DriverAWSIRSA, o.Driver))

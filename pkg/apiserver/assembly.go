@@ -148,12 +148,14 @@ func (a *assembly) store() (err error) {
 		Registration:         a.registering.dependencies,
 		Quotas:               &a.extra.Quotas,
 	})
-	s.counters = countersOf(a.table)
 	a.limits = a.limitRequests()
 	if a.importing, err = a.imports(); err != nil {
 		return err
 	}
 	for i := range a.table {
+		if counter := a.table[i].Counter; counter != nil {
+			s.counters = append(s.counters, counter)
+		}
 		a.table[i].Written, a.table[i].Watches = a.limits.written, s.watches
 		a.importing.Add(&a.table[i])
 	}

@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -51,8 +49,8 @@ type Data struct {
 	hub     kubernetes.Interface
 	clients *clients
 	extra   *ExtraConfig
-	// etcd are connections to every etcd in which objects are stored, and stored the versions in which they are.
-	etcd   *etcd.Clusters
+	// etcd contains the objects, and stored are the versions in which they are.
+	etcd   *etcd.Cluster
 	stored []etcd.StoredVersions
 	// clusterStore opens the store of ManagedClusters without a cache.
 	clusterStore func() (storage.Interface, factory.DestroyFunc, error)
@@ -75,33 +73,47 @@ func (c CompletedConfig) newData() (*Data, error) {
 	if d.claim, err = c.claim(d.hub); err != nil {
 		return nil, err
 	}
-	d.etcd, err = connectEtcd(rows, getter, c.extra.EtcdFailover != nil)
+	d.etcd, err = connectEtcd(getter, c.extra.EtcdFailover != nil)
 	return d, err
 }
 
-// connectEtcd returns connections to every etcd in which rows are stored. The first is the one without
-// --etcd-servers-overrides. If direct is true, the clients of single members do not use the dialer of the stores.
-func connectEtcd(rows []definition.Resource, getter generic.RESTOptionsGetter, direct bool) (*etcd.Clusters, error) {
-	// No resource has an empty name, so these are the options without overrides.
-	common, err := getter.GetRESTOptions(schema.GroupResource{}, nil)
+// awaitPeriod is the interval of the checks of AwaitData.
+const awaitPeriod = time.Second
+
+// AwaitData returns the data when they can be served. It returns an error if this server must not serve them, or if ctx ends.
+// Meanwhile the server answers no request. It waits, because New fails without etcd, and the kubelet starts a container that
+// fails again and again only every five minutes.
+func (c CompletedConfig) AwaitData(ctx context.Context) (*Data, error) {
+	data, err := c.newData()
+	if err != nil {
+		return nil, err
+	}
+	problem := ""
+	err = wait.PollUntilContextCancel(ctx, awaitPeriod, true, func(ctx context.Context) (bool, error) {
+		err := data.check(ctx)
+		if err == nil || mustNotServe(err) || ctx.Err() != nil {
+			return err == nil, err
+		}
+		if err.Error() != problem {
+			problem = err.Error()
+			klog.FromContext(ctx).Error(err, "The server is not ready: it cannot check its data in etcd yet")
+		}
+		return false, nil
+	})
+	if err != nil {
+		return nil, errors.Join(err, data.etcd.Close())
+	}
+	return data, nil
+}
+
+// connectEtcd returns connections to etcd. If direct is true, the clients of single members do not use the dialer of the stores.
+func connectEtcd(getter generic.RESTOptionsGetter, direct bool) (*etcd.Cluster, error) {
+	// All resources have the same etcd.
+	options, err := getter.GetRESTOptions(schema.GroupResource{}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("storage: %w", err)
 	}
-	transport := common.StorageConfig.Transport
-	clusters := [][]string{transport.ServerList}
-	for _, row := range rows {
-		for _, name := range row.InStorage() {
-			options, err := getter.GetRESTOptions(name, row.New())
-			if err != nil {
-				return nil, fmt.Errorf("storage of %s: %w", name, err)
-			}
-			servers := options.StorageConfig.Transport.ServerList
-			if !slices.ContainsFunc(clusters, func(known []string) bool { return slices.Equal(known, servers) }) {
-				clusters = append(clusters, servers)
-			}
-		}
-	}
-	return etcd.Connect(transport, common.StorageConfig.Prefix, clusters, direct)
+	return etcd.Connect(options.StorageConfig.Transport, options.StorageConfig.Prefix, direct)
 }
 
 // storedVersions returns the versions in which rows are stored. It includes rows that the server does not serve, because a
@@ -127,32 +139,26 @@ func clusterStore(rows []definition.Resource, getter generic.RESTOptionsGetter) 
 	}
 }
 
-// etcdError is the error of check while etcd does not respond.
-type etcdError struct{ error }
-
 // check checks that etcd responds, that no server with other data serves the hub, and that this server can read the data. It
 // records the versions in which this server stores objects, and marks the ManagedClusters of restored data.
 func (d *Data) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stampTimeout)
 	defer cancel()
 	if err := d.etcd.Unavailable(ctx); err != nil {
-		return etcdError{err}
-	}
-	// A server must start while a member is down: Run checks it later.
-	if _, err := d.etcd.CheckVersions(ctx); err != nil {
 		return err
 	}
-	if d.claim != nil {
-		if err := d.claim.renew(ctx); err != nil {
-			return fmt.Errorf("claiming the hub: %w", err)
-		}
+	if err := d.etcd.CheckVersions(ctx); err != nil {
+		return err
+	}
+	if err := d.renewClaim(ctx); err != nil {
+		return err
 	}
 	readCtx, cancelRead := context.WithTimeout(ctx, markTimeout)
 	defer cancelRead()
 	if err := d.etcd.RecordVersions(readCtx, d.stored); err != nil {
 		return err
 	}
-	mark, err := d.etcd.ReadMarks(readCtx)
+	mark, err := d.etcd.ReadMark(readCtx)
 	if err != nil {
 		return fmt.Errorf("reading the last restore: %w", err)
 	}
@@ -163,11 +169,22 @@ func (d *Data) check(ctx context.Context) error {
 	if d.clients.clusters != d.clients.own {
 		stamp = d.stampHubClusters
 	}
-	// The marking can take longer than the Lease of the claim.
-	if err := d.claim.during(ctx, func(ctx context.Context) error { return stamp(ctx, mark) }); err != nil {
+	if err := stamp(ctx, mark); err != nil {
 		return fmt.Errorf("marking the ManagedClusters of the restore %s: %w", mark.ID, err)
 	}
 	d.restore = mark.ID
+	return nil
+}
+
+// renewClaim renews the claim, if the server needs one. The marking of many ManagedClusters takes longer than its Lease, so it
+// renews the claim for each page of them.
+func (d *Data) renewClaim(ctx context.Context) error {
+	if d.claim == nil {
+		return nil
+	}
+	if err := d.claim.renew(ctx); err != nil {
+		return fmt.Errorf("claiming the hub: %w", err)
+	}
 	return nil
 }
 
@@ -214,6 +231,9 @@ func (d *Data) stampClusters(ctx context.Context, mark *etcd.Mark) error {
 				klog.FromContext(ctx).Info("Denied a ManagedCluster of the restored data, because the hub has withdrawn its access", "cluster", c.Name)
 			}
 		}
+		if err := d.renewClaim(ctx); err != nil {
+			return err
+		}
 		if options.Predicate.Continue = page.Continue; page.Continue == "" {
 			break
 		}
@@ -244,7 +264,9 @@ func (d *Data) stampHubClusters(ctx context.Context, mark *etcd.Mark) error {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		stamped++
+		if stamped++; err == nil && stamped%clusterPage == 0 {
+			err = d.renewClaim(ctx)
+		}
 		return err
 	})
 	if err == nil && stamped > 0 {
@@ -336,23 +358,6 @@ func (c *storageClaim) keep(ctx context.Context) error {
 		}
 		return false, nil
 	})
-}
-
-// errDone ends the renewals of during.
-var errDone = errors.New("done")
-
-// during calls do, and renews the claim meanwhile and afterwards. The claim may be nil.
-func (c *storageClaim) during(ctx context.Context, do func(context.Context) error) error {
-	if c == nil {
-		return do(ctx)
-	}
-	group, held := errgroup.WithContext(ctx)
-	group.Go(func() error { return c.keep(held) })
-	group.Go(func() error { return cmp.Or(do(held), errDone) })
-	if err := group.Wait(); !errors.Is(err, errDone) {
-		return err
-	}
-	return c.renew(ctx)
 }
 
 // renew acquires or renews the claim. It returns a takenError if a server with other data holds it.

@@ -9,7 +9,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/cache"
-	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
@@ -44,18 +43,6 @@ func (c CompletedConfig) executors(clients *clients, hub kubernetes.Interface, s
 		options.Bindings, options.Accounts = bindings, sources
 	}
 	return executor.NewChecker(options), bindings
-}
-
-// executorNames returns the executor for which this server needs execute-as, because it writes the
-// ManifestWorks of ClusterPermissions. It returns none if no check applies.
-func (c *ExtraConfig) executorNames() []string {
-	switch {
-	case c.WorkExecutor != nil:
-		return []string{serviceaccount.MakeUsername(c.WorkExecutor.Namespace, c.WorkExecutor.Name)}
-	case c.NilExecutor == executor.Check:
-		return []string{executor.AgentExecutor}
-	}
-	return nil
 }
 
 // hubIdentity caches the identity of this server on the hub.

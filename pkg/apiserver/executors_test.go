@@ -9,13 +9,10 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/kubernetes/fake"
 	kubetesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
-
-	"open-cluster-management.io/hub-apiserver/pkg/authz/executor"
 )
 
 // TestHubIdentity checks that the identity is cached for identityAge, and that errors are not cached.
@@ -62,21 +59,4 @@ func TestHubIdentity(t *testing.T) {
 	name = ""
 	clock.SetTime(clock.Now().Add(identityAge))
 	is("", 4)
-}
-
-func TestExecutorNames(t *testing.T) {
-	named := &types.NamespacedName{Namespace: "apps", Name: "permissions"}
-	for _, test := range []struct {
-		extra ExtraConfig
-		want  []string
-	}{
-		{ExtraConfig{NilExecutor: executor.Allow}, nil},
-		{ExtraConfig{NilExecutor: executor.Check}, []string{"system:serviceaccount::klusterlet-work-sa"}},
-		{ExtraConfig{NilExecutor: executor.Allow, WorkExecutor: named}, []string{"system:serviceaccount:apps:permissions"}},
-		{ExtraConfig{NilExecutor: executor.Check, WorkExecutor: named}, []string{"system:serviceaccount:apps:permissions"}},
-	} {
-		if got := test.extra.executorNames(); !slices.Equal(got, test.want) {
-			t.Errorf("executorNames(%+v) = %q, want %q", test.extra, got, test.want)
-		}
-	}
 }

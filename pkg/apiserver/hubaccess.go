@@ -21,12 +21,10 @@ import (
 	"k8s.io/klog/v2"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
-	addonv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz"
-	"open-cluster-management.io/hub-apiserver/pkg/authz/executor"
 	"open-cluster-management.io/hub-apiserver/pkg/servingcert"
 )
 
@@ -40,10 +38,9 @@ const (
 // "not yet ready to handle request".
 type hubAccess struct {
 	hub kubernetes.Interface
-	// required permissions are a condition of readiness. If optional ones are missing, single
-	// ClusterPermissions report it in a condition. If search permissions are missing, the server
-	// refuses searches.
-	required, optional, search permissionSet
+	// required permissions are a condition of readiness. If search permissions are missing, the server
+	// refuses searches. If others are missing, the conditions of single ClusterPermissions report it.
+	required, search permissionSet
 
 	mu      sync.Mutex
 	checked bool
@@ -85,13 +82,12 @@ func newPermissionSet(warning string, rows ...hubPermission) permissionSet {
 
 // hubStores contains the kinds that the hub stores itself, so that the server reads them from the hub.
 type hubStores struct {
-	works, clusters, sets, accounts, addons bool
+	works, clusters, sets, accounts bool
 }
 
-// newHubAccess returns the check of the permissions that the server needs. executors are the executors that
-// the server uses for the ManifestWorks of ClusterPermissions. certificate is nil if the server does not
+// newHubAccess returns the check of the permissions that the server needs. certificate is nil if the server does not
 // manage its serving certificate.
-func newHubAccess(hub kubernetes.Interface, leaseNamespaces []string, certificate *servingcert.Policy, stores hubStores, search, assignments bool, executors []string) *hubAccess {
+func newHubAccess(hub kubernetes.Interface, leaseNamespaces []string, certificate *servingcert.Policy, stores hubStores, search bool) *hubAccess {
 	const (
 		read = "get list watch"
 		all  = "get list watch create update delete"
@@ -126,19 +122,12 @@ func newHubAccess(hub kubernetes.Interface, leaseNamespaces []string, certificat
 		required = append(required, hubPermission{true, namespace, coordinationv1.GroupName, "leases", "get create update"})
 	}
 	if certificate != nil {
-		required = append(required, hubPermission{true, certificate.Namespace, "", "secrets", "get list watch create update"},
-			hubPermission{true, "", apiregistrationv1.GroupName, "apiservices", "list watch"})
+		required = append(required, hubPermission{true, certificate.Namespace, "", "secrets", "get create update"},
+			hubPermission{true, "", apiregistrationv1.GroupName, "apiservices", "list"})
 	}
 	a := &hubAccess{
 		hub:      hub,
 		required: newPermissionSet("The server lacks permissions that it requires on the hub", required...),
-		optional: newPermissionSet("The server lacks permissions on the hub that some ClusterPermissions or MulticlusterRoleAssignments require",
-			hubPermission{stores.accounts, "", rbac, "roles", read},
-			hubPermission{true, "", rbac, "clusterroles", read},
-			hubPermission{assignments, "", clusterv1.GroupName, "placementdecisions", "list watch"},
-			// The check of executors needs the identity of this server on the hub.
-			hubPermission{!stores.works && len(executors) > 0, "", "authentication.k8s.io", "selfsubjectreviews", "create"},
-			hubPermission{stores.addons, "", addonv1alpha1.GroupName, "managedclusteraddons", "get list watch delete"}),
 		search: newPermissionSet("The server refuses searches because it lacks permissions to read the RBAC objects of the hub",
 			hubPermission{search, "", rbac, "roles clusterroles rolebindings clusterrolebindings", "list watch"}),
 	}
@@ -146,11 +135,6 @@ func newHubAccess(hub kubernetes.Interface, leaseNamespaces []string, certificat
 		a.required.attributes = append(a.required.attributes, authorizationv1.ResourceAttributes{
 			Namespace: metav1.NamespaceSystem, Resource: "configmaps", Name: authenticationConfigMap, Verb: verb,
 		})
-	}
-	if !stores.works {
-		for _, name := range executors {
-			a.optional.attributes = append(a.optional.attributes, executor.ResourceAttributes("", name))
-		}
 	}
 	return a
 }
@@ -164,8 +148,7 @@ func (a *hubAccess) run(ctx context.Context) {
 		a.mu.Lock()
 		a.err, a.checked = err, a.checked || err == nil
 		a.mu.Unlock()
-		// Errors leave the previous result unchanged.
-		_ = a.check(ctx, &a.optional)
+		// An error leaves the previous result unchanged.
 		_ = a.check(ctx, &a.search)
 	}, accessCheckPeriod, 0.2, true)
 }

@@ -23,15 +23,19 @@ type Quotas struct {
 
 // Validate returns the errors of the quotas.
 func (q *Quotas) Validate() []error {
-	rows := map[string]definition.Resource{}
+	var names, supported []string
 	for _, row := range Resources(Dependencies{}) {
-		rows[row.Name] = row
+		names = append(names, row.Name)
+		if row.Quota != (quota.Limits{}) {
+			supported = append(supported, row.Name)
+		}
 	}
+	slices.Sort(supported)
 	var errs []error
 	for flag, values := range map[string]map[string]string{"--namespace-quota-objects": q.Objects, "--namespace-quota-bytes": q.Bytes} {
 		for _, name := range slices.Sorted(maps.Keys(values)) {
-			if row, known := rows[name]; !known || row.Quota == (quota.Limits{}) {
-				errs = append(errs, fmt.Errorf("%s: %q is not a resource with a quota; supported resources: %s", flag, name, strings.Join(QuotaResources(), ", ")))
+			if !slices.Contains(supported, name) {
+				errs = append(errs, fmt.Errorf("%s: %q is not a resource with a quota; supported resources: %s", flag, name, strings.Join(supported, ", ")))
 			}
 			if _, err := quota.Parse(values[name]); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %s: %w", flag, name, err))
@@ -42,7 +46,7 @@ func (q *Quotas) Validate() []error {
 		name, limit, of := strings.Cut(key, ".")
 		if !of {
 			limit = key
-		} else if _, known := rows[name]; !known {
+		} else if !slices.Contains(names, name) {
 			errs = append(errs, fmt.Errorf("--object-limits: %q is not a resource", name))
 		}
 		if err := new(quota.ObjectLimits).Set(limit, q.ObjectLimits[key]); err != nil {
@@ -50,18 +54,6 @@ func (q *Quotas) Validate() []error {
 		}
 	}
 	return errs
-}
-
-// QuotaResources returns the sorted names of the resources with a quota.
-func QuotaResources() []string {
-	var names []string
-	for _, row := range Resources(Dependencies{}) {
-		if row.Quota != (quota.Limits{}) {
-			names = append(names, row.Name)
-		}
-	}
-	slices.Sort(names)
-	return names
 }
 
 // apply sets the limits and the counter of a row. It ignores values that Validate refuses.
@@ -87,17 +79,6 @@ func (q *Quotas) apply(row *definition.Resource) {
 		row.Quota.Bytes = limit
 	}
 	row.Counter = quota.NewCounter(row.GroupResource(), row.Quota)
-}
-
-// countersOf returns the counters of rows.
-func countersOf(rows []definition.Resource) []*quota.Counter {
-	var counters []*quota.Counter
-	for _, row := range rows {
-		if row.Counter != nil {
-			counters = append(counters, row.Counter)
-		}
-	}
-	return counters
 }
 
 // count counts the stored objects until ctx ends.

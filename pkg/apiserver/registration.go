@@ -165,5 +165,5 @@ func (c *RegistrationConfig) newAWSDriver(hub kubernetes.Interface, records regi
 	return awsirsa.New(awsirsa.Options{
 		HubARN: *c.HubARN, Mapping: c.Mapping, ManageRoles: c.ManageRoles, ResourceTags: c.ResourceTags,
 		Cloud: cloud, Hub: hub, Records: records,
-	})
+	}), nil
 }

@@ -381,7 +381,7 @@ func (f *fleetSearch) addHooks(s *Server, hub *hubAccess) (map[string]func(conte
 		"access-feed": f.accessFeed.Run,
 	}
 	if f.database != nil && s.extra.Embedded == nil {
-		check := newDatabaseCheck(f.database.Away, s.etcd.Client(), s.etcd.Prefix(), s.extra.Identity)
+		check := newDatabaseCheck(f.database.Away, s.etcd.Client, s.etcd.Prefix, s.extra.Identity)
 		hooks["search-database"] = check.run
 		err = s.generic.AddReadyzChecks(healthz.NamedCheck("search-database", check.ready))
 	}

@@ -58,12 +58,12 @@ func (d *databaseCheck) run(ctx context.Context) {
 	}, databasePeriod)
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), databaseTimeout)
 	defer cancel()
-	_ = d.revoke(ending) // otherwise the key expires
+	_ = d.leave(ending) // otherwise the key expires
 }
 
 func (d *databaseCheck) update(ctx context.Context) error {
 	if d.away() {
-		if err := d.revoke(ctx); err != nil {
+		if err := d.leave(ctx); err != nil {
 			return err
 		}
 		others, err := d.client.Get(ctx, d.prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
@@ -90,16 +90,13 @@ func (d *databaseCheck) update(ctx context.Context) error {
 	return nil
 }
 
-// revoke deletes the key of this replica.
-func (d *databaseCheck) revoke(ctx context.Context) error {
+// leave deletes the key of this replica. Its lease expires.
+func (d *databaseCheck) leave(ctx context.Context) error {
 	if d.lease == clientv3.NoLease {
 		return nil
 	}
-	if _, err := d.client.Revoke(ctx, d.lease); err != nil {
-		// The lease may have expired.
-		if _, err := d.client.Delete(ctx, d.prefix+d.identity); err != nil {
-			return err
-		}
+	if _, err := d.client.Delete(ctx, d.prefix+d.identity); err != nil {
+		return err
 	}
 	d.lease = clientv3.NoLease
 	return nil

@@ -72,8 +72,7 @@ func (s *Server) addHooks() error {
 		clusters: s.clients.clusters != s.clients.own,
 		sets:     s.clients.sets != s.clients.own,
 		accounts: s.secretInformers == nil,
-		addons:   s.clients.addons != s.clients.own,
-	}, s.search != nil, s.assignments != nil, s.extra.executorNames())
+	}, s.search != nil)
 	err := s.generic.AddReadyzChecks(
 		healthz.NamedCheck("hub-permissions", access.ready),
 		healthz.NamedCheck("stuck-workers", func(*http.Request) error { return reconcile.Stuck() }),
@@ -152,7 +151,6 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.claim != nil {
 		needed(s.claim.keep)
 	}
-	needed(s.etcd.AwaitVersions)
 	if s.extra.EtcdFailover != nil {
 		// Without etcd, watches would look as if nothing changed, although other replicas may reach it.
 		s.running.Go(func() { s.extra.EtcdFailover.Run(ctx, s.etcd, s.watches.End) })

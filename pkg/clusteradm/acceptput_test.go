@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
@@ -20,7 +21,9 @@ type decidingHub struct {
 	mu sync.Mutex
 	// decisions are the bodies of the requests, by cluster.
 	decisions map[string]registerv1alpha1.ManagedClusterAcceptance
-	requests  []certificatesv1.CertificateSigningRequest
+	// absent is the number of requests until the ManagedCluster exists.
+	absent   int
+	requests []certificatesv1.CertificateSigningRequest
 }
 
 func (h *decidingHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -32,9 +35,18 @@ func (h *decidingHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	var answer any
 	switch r.Method + " " + r.URL.Path {
-	case "GET /apis/" + registerv1alpha1.SchemeGroupVersion.String():
-		answer = metav1.APIResourceList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"}, GroupVersion: registerv1alpha1.SchemeGroupVersion.String()}
 	case "GET /apis/cluster.open-cluster-management.io/v1/managedclusters/c1":
+		if h.absent > 0 {
+			h.absent--
+			status := apierrors.NewNotFound(clusterv1.Resource("managedclusters"), "c1").Status()
+			status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusNotFound)
+			if err := json.NewEncoder(w).Encode(status); err != nil {
+				h.t.Error(err)
+			}
+			return
+		}
 		if decided, ok := h.decisions["c1"]; ok {
 			cluster.Status.Conditions = []metav1.Condition{{Type: clusterv1.ManagedClusterConditionHubAccepted, Status: metav1.ConditionFalse, Reason: "Denied"}}
 			if decided.Spec.Accepted {
@@ -45,6 +57,10 @@ func (h *decidingHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "GET /apis/certificates.k8s.io/v1/certificatesigningrequests":
 		answer = certificatesv1.CertificateSigningRequestList{TypeMeta: metav1.TypeMeta{APIVersion: "certificates.k8s.io/v1", Kind: "CertificateSigningRequestList"}, Items: h.requests}
 	case "PUT /apis/" + registerv1alpha1.SchemeGroupVersion.String() + "/managedclusters/c1/accept":
+		if h.decisions == nil {
+			http.NotFound(w, r)
+			return
+		}
 		var decision registerv1alpha1.ManagedClusterAcceptance
 		if err := json.NewDecoder(r.Body).Decode(&decision); err != nil {
 			h.t.Error(err)
@@ -92,6 +108,21 @@ func TestAcceptPutsADecision(t *testing.T) {
 	if decision := hub.decisions["c1"]; decision.Spec.Accepted || decision.Spec.Reason != "leaked" {
 		t.Errorf("decision = %+v, want denied with reason leaked", decision.Spec)
 	}
+}
+
+// With --wait, the command waits until the cluster has requested to join.
+func TestAcceptWaitsForTheCluster(t *testing.T) {
+	hub, accept := newDecidingHub(t)
+	hub.absent = 3
+	accept().refused(t, "c1: the ManagedCluster does not exist")
+	accept("--wait").done(t).shows(t, "c1: waiting for the cluster to request to join", "c1: accepted by csr", "c1: the cluster has access to the hub")
+}
+
+// On a hub that runs OCM, the command names what to use instead.
+func TestAcceptOnAHubThatRunsOCM(t *testing.T) {
+	hub, accept := newDecidingHub(t)
+	hub.decisions = nil
+	accept().refused(t, "c1: this hub runs OCM", "spec.hubAcceptsClient")
 }
 
 // The output of --skip-approve-check contains each requester once.

@@ -11,12 +11,9 @@
 // the Secret, and each request uses the current content. A request waits for the hub only after the cluster returned 401
 // or its certificate did not verify. Then the source reads the Secret again, and retries once with new content.
 //
-// [Hub.List] finds accounts, including the accounts that the server replicates to every cluster of a set.
-//
 // # Required permissions on the hub
 //
 // For a source: get, list and watch on secrets and on managedclusters.cluster.open-cluster-management.io. Rules with
 // the resourceNames of one account and one cluster are sufficient. With [Options].Host, the rule for managedclusters is
-// not required. For List: list on managedserviceaccounts.authentication.open-cluster-management.io in all namespaces;
-// if its options contain a name, a rule with that resourceName is sufficient.
+// not required.
 package clusterclient

@@ -22,7 +22,6 @@ import (
 
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
-	authenticationclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/authentication/v1beta1"
 	clusterclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1"
 )
 
@@ -37,13 +36,12 @@ const (
 	configPeriod = 50 * time.Millisecond
 )
 
-// Hub reads accounts, their tokens, and the addresses of clusters. It is safe for concurrent use by many sources.
+// Hub reads the tokens of accounts, and the addresses of clusters. It is safe for concurrent use by many sources.
 type Hub struct {
 	// address is the address of the hub in messages.
 	address  string
 	core     corev1client.CoreV1Interface
 	clusters clusterclient.ClusterV1Interface
-	accounts authenticationclient.AuthenticationV1beta1Interface
 }
 
 // NewHub returns a Hub for a client configuration of the hub.
@@ -53,10 +51,9 @@ func NewHub(config *rest.Config) (*Hub, error) {
 		return nil, fmt.Errorf("building the hub's client: %w", err)
 	}
 	hub := &Hub{}
-	var errs [3]error
+	var errs [2]error
 	hub.core, errs[0] = corev1client.NewForConfigAndClient(config, client)
 	hub.clusters, errs[1] = clusterclient.NewForConfigAndClient(config, client)
-	hub.accounts, errs[2] = authenticationclient.NewForConfigAndClient(config, client)
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, fmt.Errorf("building the hub's client: %w", err)
 	}
@@ -70,12 +67,10 @@ type Options struct {
 	// Host is the https address of the managed cluster's API server. It defaults to the first address in
 	// spec.managedClusterClientConfigs of the ManagedCluster.
 	Host string
-	// CAData contains PEM certificates that verify the API server, in addition to the certificates of the Secret
-	// and of the ManagedCluster. If there are no certificates at all, the certificates of the system verify it.
-	CAData []byte
 }
 
-// Source provides the credentials of one account on one managed cluster while Run runs.
+// Source provides the credentials of one account on one managed cluster while Run runs. The certificates of the Secret and
+// of the ManagedCluster verify the API server. If there are none, the certificates of the system do.
 type Source struct {
 	hub           *Hub
 	cluster, name string
@@ -122,11 +117,6 @@ func (h *Hub) Source(cluster, account string, options Options) (*Source, error) 
 		s.address.value = host
 	} else {
 		s.address.problem = fmt.Errorf("ManagedCluster %s has not been read yet from the hub %s", cluster, h.address)
-	}
-	if len(options.CAData) > 0 {
-		if _, err := newGeneration(options.CAData); err != nil {
-			return nil, fmt.Errorf("the given certificates: %w", err)
-		}
 	}
 	return s, nil
 }
@@ -281,7 +271,7 @@ func (s *Source) update() {
 		return
 	}
 	old := s.current.Load()
-	bundle := joinPEM(s.secret.ca, s.address.ca, s.options.CAData)
+	bundle := joinPEM(s.secret.ca, s.address.ca)
 	next := &credentials{token: s.secret.value}
 	switch {
 	case old != nil && bytes.Equal(old.generation.pem, bundle):

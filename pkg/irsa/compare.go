@@ -16,9 +16,9 @@ const (
 	maxPolicyDepth = 16
 )
 
-// samePolicy reports whether two documents are equivalent, since AWS may return a document in another form. An
+// SamePolicy reports whether two documents are equivalent, since AWS may return a document in another form. An
 // unparsable document equals no other.
-func samePolicy(a, b string) bool {
+func SamePolicy(a, b string) bool {
 	first, ok := policyValue(a)
 	if !ok {
 		return false

@@ -7,7 +7,7 @@ import (
 )
 
 func TestPolicyContainedIn(t *testing.T) {
-	hub := ARN{Partition: PartitionAWS, Region: "us-west-2", AccountID: "111122223333", ClusterName: "hub"}
+	hub := ARN{Partition: "aws", Region: "us-west-2", AccountID: "111122223333", ClusterName: "hub"}
 	wanted := CreatorTrustPolicy(hub, "issuer", "ns:server")
 	both := CreatorTrustPolicy(hub, "issuer", "ns:other", "ns:server").JSON()
 	for name, test := range map[string]struct {
@@ -31,5 +31,25 @@ func TestPolicyContainedIn(t *testing.T) {
 				t.Errorf("ContainedIn(%s) = %t, want %t", test.document, got, test.want)
 			}
 		})
+	}
+}
+
+func TestSamePolicy(t *testing.T) {
+	hub := ARN{Partition: "aws", Region: "us-west-2", AccountID: "111111111111", ClusterName: "hub-1"}
+	access := Identity{Hub: hub}.HubAccessPolicy().JSON()
+	for document, want := range map[string]bool{
+		access:                 true,
+		url.PathEscape(access): true,
+		`{ "Statement": {"Action": ["eks:ListClusters", "eks:DescribeCluster"], "Effect": "Allow",
+			"Resource": ["arn:aws:eks:us-west-2:111111111111:cluster/hub-1"]}, "Version": "2012-10-17" }`: true,
+		strings.Replace(access, "eks:ListClusters", "eks:*", 1): false,
+		`{"Version":"2012-10-17","Statement":[]}`:               false,
+		"%7B": false,
+		"%zz": false,
+		"":    false,
+	} {
+		if got := SamePolicy(document, access); got != want {
+			t.Errorf("SamePolicy(%s) = %t, want %t", document, got, want)
+		}
 	}
 }

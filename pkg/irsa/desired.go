@@ -13,10 +13,8 @@ import (
 	"unicode/utf8"
 )
 
+// Limits of IAM. Lengths are in characters.
 const (
-	// accessEntryType is the type of entries for users and programs. The other types are for nodes.
-	accessEntryType = "STANDARD"
-
 	maxTags           = 50
 	maxTagKeyLength   = 128
 	maxTagValueLength = 256
@@ -50,11 +48,21 @@ func (d Desired) Tags() map[string]string {
 	return tags
 }
 
+// MissingTags returns the wanted tags that are missing or have another value.
+func MissingTags(wanted, have map[string]string) map[string]string {
+	missing := maps.Clone(wanted)
+	maps.DeleteFunc(missing, func(key, value string) bool {
+		existing, found := have[key]
+		return found && existing == value
+	})
+	return missing
+}
+
 // Hash returns a hash of all desired resources. It differs between versions of this package that compute different
 // resources. It is not the hash of the identity.
 func (d Desired) Hash() string {
 	// The order of keys of maps in JSON is fixed.
-	whole, err := json.Marshal([]any{d, d.Username(), d.Groups(), PlanProvision(d, nil)})
+	whole, err := json.Marshal([]any{d, d.Username(), d.Groups(), d.HubTrustPolicy(), d.HubAccessPolicy(), d.Tags()})
 	if err != nil {
 		// The encoding of strings, and of lists and maps of strings, cannot fail.
 		return ""
@@ -63,49 +71,28 @@ func (d Desired) Hash() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Validate returns an error for each value that AWS would reject.
-func (d Desired) Validate() error {
-	errs := []error{d.Identity.Validate()}
-	if d.ClusterName == "" {
-		errs = append(errs, errors.New("the name of the managed cluster is empty"))
-	}
-	if d.Mapping != AccessEntry && d.Mapping != ConfigMap {
-		errs = append(errs, fmt.Errorf("mapping %q must be %s or %s", d.Mapping, AccessEntry, ConfigMap))
-	}
-	return errors.Join(append(errs, ValidateResourceTags(d.ResourceTags))...)
-}
-
-// ValidateResourceTags returns all errors of the additional tags.
+// ValidateResourceTags returns an error for each additional tag that AWS would reject, or that the server sets itself.
 func ValidateResourceTags(tags map[string]string) error {
 	var errs []error
-	own := Identity{}.Tags()
 	// IAM compares keys without regard to case.
 	seen := map[string]bool{}
-	if limit := maxTags - len(own); len(tags) > limit {
+	for key := range (Identity{}).Tags() {
+		seen[key] = true
+	}
+	if limit := maxTags - len(seen); len(tags) > limit {
 		errs = append(errs, fmt.Errorf("%d resource tags are more than %d", len(tags), limit))
 	}
 	for _, key := range slices.Sorted(maps.Keys(tags)) {
-		value := tags[key]
 		folded := strings.ToLower(key)
-		_, taken := own[folded]
-		twice := seen[folded]
-		seen[folded] = true
-		switch {
-		case key == "" || utf8.RuneCountInString(key) > maxTagKeyLength:
-			errs = append(errs, fmt.Errorf("key %.200q of a resource tag must have 1 to %d characters", key, maxTagKeyLength))
-		case taken:
-			errs = append(errs, fmt.Errorf("resource tag %q is one that the server sets itself", key))
-		case twice:
-			errs = append(errs, fmt.Errorf("key %q of a resource tag differs from another key only by case", key))
-		case strings.HasPrefix(folded, "aws:"):
-			errs = append(errs, fmt.Errorf("key %q of a resource tag must not have the prefix aws: of AWS itself", key))
-		case !tagPattern.MatchString(key):
-			errs = append(errs, fmt.Errorf("key %q of a resource tag may only have letters, digits, spaces and _.:/=+-@", key))
-		case utf8.RuneCountInString(value) > maxTagValueLength:
-			errs = append(errs, fmt.Errorf("the value of resource tag %q must have at most %d characters", key, maxTagValueLength))
-		case !tagPattern.MatchString(value):
-			errs = append(errs, fmt.Errorf("value %q of resource tag %q may only have letters, digits, spaces and _.:/=+-@", value, key))
+		if seen[folded] || strings.HasPrefix(folded, "aws:") {
+			errs = append(errs, fmt.Errorf("key %.200q of a resource tag must not equal another key, or a key that the server sets itself, in any case, and must not have the prefix aws:", key))
 		}
+		if key == "" || utf8.RuneCountInString(key) > maxTagKeyLength || utf8.RuneCountInString(tags[key]) > maxTagValueLength ||
+			!tagPattern.MatchString(key) || !tagPattern.MatchString(tags[key]) {
+			errs = append(errs, fmt.Errorf("resource tag %.200q=%.300q must have a key of 1 to %d and a value of at most %d letters, digits, spaces and _.:/=+-@",
+				key, tags[key], maxTagKeyLength, maxTagValueLength))
+		}
+		seen[folded] = true
 	}
 	return errors.Join(errs...)
 }

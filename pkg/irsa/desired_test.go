@@ -58,34 +58,32 @@ func TestDesiredHash(t *testing.T) {
 	}
 }
 
-func TestValidateDesired(t *testing.T) {
-	if err := desired().Validate(); err != nil {
+func TestValidateResourceTags(t *testing.T) {
+	if err := irsa.ValidateResourceTags(desired().ResourceTags); err != nil {
 		t.Error(err)
 	}
 	many := map[string]string{}
 	for i := range 47 {
 		many[fmt.Sprint(i)] = "x"
 	}
-	for want, change := range map[string]func(*irsa.Desired){
-		"account":               func(d *irsa.Desired) { d.Managed.AccountID = "2" },
-		"partition":             func(d *irsa.Desired) { d.Managed.Partition, d.Managed.Region = "aws-cn", "cn-north-1" },
-		"mapping":               func(d *irsa.Desired) { d.Mapping = "" },
-		"name of the managed":   func(d *irsa.Desired) { d.ClusterName = "" },
-		"sets itself":           func(d *irsa.Desired) { d.ResourceTags = map[string]string{"hub_cluster_name": "x"} },
-		"server sets itself":    func(d *irsa.Desired) { d.ResourceTags = map[string]string{"Hub_cluster_name": "x"} },
-		"only by case":          func(d *irsa.Desired) { d.ResourceTags = map[string]string{"team": "x", "Team": "y"} },
-		"aws:":                  func(d *irsa.Desired) { d.ResourceTags = map[string]string{"AWS:x": "x"} },
-		"1 to 128 characters":   func(d *irsa.Desired) { d.ResourceTags = map[string]string{"": "x"} },
-		"letters":               func(d *irsa.Desired) { d.ResourceTags = map[string]string{"a#": "x"} },
-		"letters, digits":       func(d *irsa.Desired) { d.ResourceTags = map[string]string{"a": "{}"} },
-		"at most 256":           func(d *irsa.Desired) { d.ResourceTags = map[string]string{"a": strings.Repeat("x", 257)} },
-		"47 resource tags":      func(d *irsa.Desired) { d.ResourceTags = many },
-		"must have 1 to 128 ch": func(d *irsa.Desired) { d.ResourceTags = map[string]string{strings.Repeat("x", 129): "x"} },
+	long := strings.Repeat("x", 129)
+	for _, test := range []struct {
+		tags map[string]string
+		want string
+	}{
+		{map[string]string{"hub_cluster_name": "x"}, "the server sets itself"},
+		{map[string]string{"Hub_cluster_name": "x"}, "the server sets itself"},
+		{map[string]string{"team": "x", "Team": "y"}, "must not equal another key"},
+		{map[string]string{"AWS:x": "x"}, "prefix aws:"},
+		{map[string]string{"": "x"}, "a key of 1 to 128"},
+		{map[string]string{long: "x"}, "a key of 1 to 128"},
+		{map[string]string{"a#": "x"}, "letters, digits"},
+		{map[string]string{"a": "{}"}, "letters, digits"},
+		{map[string]string{"a": long + long}, "at most 256"},
+		{many, "47 resource tags"},
 	} {
-		d := desired()
-		change(&d)
-		if err := d.Validate(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("Validate() = %v, want an error that contains %q", err, want)
+		if err := irsa.ValidateResourceTags(test.tags); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("ValidateResourceTags() = %v, want an error that contains %q", err, test.want)
 		}
 	}
 }

@@ -20,15 +20,15 @@ func FuzzARN(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		arn, err := ParseARN(text)
 		if err != nil {
-			if len(err.Error()) > 8*maxARNLength {
-				t.Errorf("length of the error of ParseARN() = %d bytes, want at most %d", len(err.Error()), 8*maxARNLength)
+			if len(err.Error()) > 2048 {
+				t.Errorf("length of the error of ParseARN() = %d bytes, want at most 2048", len(err.Error()))
 			}
 			return
 		}
 		if arn.String() != text {
 			t.Errorf("ParseARN(%q).String() = %q, want the same text", text, arn.String())
 		}
-		identity := Identity{Hub: ARN{PartitionAWS, "us-east-1", "111122223333", "hub"}, Managed: arn}
+		identity := Identity{Hub: ARN{"aws", "us-east-1", "111122223333", "hub"}, Managed: arn}
 		if identity.Validate() == nil && (len(identity.HubRoleName()) > 64 || strings.ContainsAny(identity.HubRoleName(), "/:* ")) {
 			t.Errorf("HubRoleName() of ParseARN(%q) = %q, want a valid role name", text, identity.HubRoleName())
 		}
@@ -46,8 +46,8 @@ func FuzzPolicy(f *testing.F) {
 		f.Add(seed, trust)
 	}
 	f.Fuzz(func(t *testing.T, a, b string) {
-		if samePolicy(a, b) != samePolicy(b, a) {
-			t.Errorf("samePolicy(%q, %q) = %t, want the same result in the other order", a, b, samePolicy(a, b))
+		if SamePolicy(a, b) != SamePolicy(b, a) {
+			t.Errorf("SamePolicy(%q, %q) = %t, want the same result in the other order", a, b, SamePolicy(a, b))
 		}
 		if value, ok := policyValue(a); ok {
 			again, ok := policyValue(text(value))

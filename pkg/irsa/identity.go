@@ -65,15 +65,8 @@ func (i Identity) Tags() map[string]string {
 	}
 }
 
-// Validate checks both ARNs, and that the account of one cluster can assume a role in the
-// account of the other.
+// Validate returns an error if the account of one cluster cannot assume a role in the account of the other.
 func (i Identity) Validate() error {
-	if err := i.Hub.Validate(); err != nil {
-		return fmt.Errorf("the hub: %w", err)
-	}
-	if err := i.Managed.Validate(); err != nil {
-		return fmt.Errorf("the managed cluster: %w", err)
-	}
 	if i.Hub.Partition != i.Managed.Partition {
 		return fmt.Errorf("partition %q of the ARN must be %s, the partition of the hub: no role can be assumed across partitions", i.Managed.Partition, i.Hub.Partition)
 	}

@@ -1,6 +1,5 @@
 // Package irsa computes the AWS resources with which a managed cluster on EKS authenticates to a hub on EKS: names
-// of roles, policy documents, tags, and the calls that change the existing resources to the desired ones. It is
-// pure.
+// of roles, policy documents and tags. It is pure.
 //
 // Names and documents follow the OCM enhancement proposal "AWS IAM based registration".
 package irsa

@@ -5,17 +5,11 @@ import (
 	"regexp"
 	"regexp/syntax"
 	"slices"
-	"strings"
 )
 
 // CompilePattern compiles a pattern of automatic approval. The result matches whole ARNs. A pattern that contains a
 // comma which it would have to match is an error: it is a list of patterns, or it matches no ARN.
 func CompilePattern(pattern string) (*regexp.Regexp, error) {
-	// Earlier releases split the value of the flag at commas unless it was quoted, and init quoted patterns with commas.
-	// No ARN contains a quote.
-	if len(pattern) > 1 && strings.HasPrefix(pattern, `"`) && strings.HasSuffix(pattern, `"`) {
-		pattern = pattern[1 : len(pattern)-1]
-	}
 	// The pattern must compile alone, so that it cannot close the group that anchors it.
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {

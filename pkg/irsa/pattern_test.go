@@ -14,8 +14,6 @@ func TestCompilePattern(t *testing.T) {
 		{`arn:aws:eks:us-west-2:[0-9]{11,12}:cluster/team-.*`, prefix + "team-a", "x" + prefix + "team-a"},
 		{`arn:aws:eks:[^,]+:cluster/a|arn:aws:eks:[^:]+:123456789012:cluster/b`, prefix + "b", prefix + "bc"},
 		{`arn:aws:eks:[a-z0-9,-]{1,20}:123456789012:cluster/(dev|prod)`, prefix + "dev", prefix + "dev2"},
-		// Init of earlier releases quoted a pattern with commas.
-		{`"arn:aws:eks:[a-z0-9-]{1,20}:123456789012:cluster/a"`, prefix + "a", `"` + prefix + `a"`},
 	} {
 		compiled, err := CompilePattern(test.pattern)
 		if err != nil {

@@ -8,8 +8,7 @@ type Permission struct {
 }
 
 // ServerPermissions returns the permissions that the role of the server needs for one cluster:
-// for the calls of plans, and for the reads before them. The mapping ConfigMap requires
-// permissions for roles only.
+// to create, repair and remove its resources. The mapping ConfigMap requires permissions for roles only.
 func ServerPermissions(desired Desired) []Permission {
 	var all []Permission
 	add := func(resource string, actions ...string) {
@@ -23,7 +22,7 @@ func ServerPermissions(desired Desired) []Permission {
 			"iam:ListRolePolicies", "iam:ListAttachedRolePolicies", "iam:DeleteRolePolicy", "iam:DetachRolePolicy", "iam:DeleteRole")
 	}
 	if desired.Mapping == AccessEntry {
-		add(desired.Hub.String(), "eks:DescribeCluster", "eks:CreateAccessEntry")
+		add(desired.Hub.String(), "eks:CreateAccessEntry")
 		add(desired.Hub.accessEntry(desired.HubRoleName()+"/entry"), "eks:DescribeAccessEntry", "eks:UpdateAccessEntry", "eks:DeleteAccessEntry", "eks:TagResource")
 	}
 	return all

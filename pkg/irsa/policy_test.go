@@ -39,7 +39,7 @@ func TestPoliciesMatchTheProposal(t *testing.T) {
 }
 
 func TestPoliciesInOtherPartitions(t *testing.T) {
-	for partition, region := range map[string]string{PartitionChina: "cn-north-1", PartitionUSGov: "us-gov-west-1"} {
+	for partition, region := range map[string]string{"aws-cn": "cn-north-1", "aws-us-gov": "us-gov-west-1"} {
 		identity := example()
 		identity.Hub.Partition, identity.Hub.Region = partition, region
 		identity.Managed.Partition, identity.Managed.Region = partition, region

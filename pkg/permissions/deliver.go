@@ -64,8 +64,7 @@ func (d *Deliverer) CheckCluster(ctx context.Context, namespace string) (exists 
 }
 
 // Render reads the objects on which a ClusterPermission depends, and renders the spec that is delivered. It returns the errors
-// of one that cannot be rendered. If storing is true, a request is about to store the ClusterPermission: errors that would
-// occur only when all its ManagedServiceAccounts exist on the managed cluster are errors now.
+// of one that cannot be rendered. If storing is true, a request is about to store the ClusterPermission.
 func (d *Deliverer) Render(ctx context.Context, permission *rbacv1alpha1.ClusterPermission, storing bool) (result *render.Result, errs field.ErrorList, err error) {
 	if storing {
 		d.requests.add(ctx, permission.UID)
@@ -78,9 +77,6 @@ func (d *Deliverer) Render(ctx context.Context, permission *rbacv1alpha1.Cluster
 	}
 	in.Executor, in.SizeLimitBytes = d.Executor, d.SizeLimitBytes
 	result, errs = render.Render(permission, in)
-	if in.Accounts = render.LargestAccounts(permission); storing && len(errs) == 0 && len(in.Accounts) > 0 {
-		_, errs = render.Render(permission, in)
-	}
 	return result, errs, nil
 }
 
@@ -215,7 +211,8 @@ func (d *Deliverer) replace(ctx context.Context, permission *rbacv1alpha1.Cluste
 	case work.DeletionTimestamp != nil:
 		return result, work, nil // the event of its deletion triggers the next attempt
 	case result.Work == nil:
-		return d.withdraw(ctx, result, work)
+		// The ManifestWork exists until the agent has removed the applied objects. The event of its deletion follows.
+		return result, work, d.Delete(ctx, work)
 	case upToDate(work, result.Work):
 		return result, work, nil
 	}
@@ -239,22 +236,6 @@ func (d *Deliverer) create(ctx context.Context, rendered *workv1.ManifestWork) (
 	work.Annotations = maps.Clone(rendered.Annotations)
 	tracing.Annotate(ctx, &work.ObjectMeta, workv1.TraceparentAnnotation)
 	return d.Works.ManifestWorks(work.Namespace).Create(ctx, &work, metav1.CreateOptions{})
-}
-
-// withdraw deletes the ManifestWork of a ClusterPermission if no part of it can be delivered.
-// The ManifestWork exists until the agent has removed the applied objects.
-func (d *Deliverer) withdraw(ctx context.Context, result *render.Result, work *workv1.ManifestWork) (*render.Result, *workv1.ManifestWork, error) {
-	if err := d.Delete(ctx, work); err != nil {
-		return result, work, err
-	}
-	remaining, err := d.Works.ManifestWorks(work.Namespace).Get(ctx, work.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || err == nil && remaining.UID != work.UID {
-		return result, nil, nil
-	}
-	if err != nil {
-		return result, work, err
-	}
-	return result, remaining, nil
 }
 
 // Delete deletes exactly the ManifestWork that was read.

@@ -19,9 +19,6 @@ type Feed struct {
 	// Keys returns the objects that depend on obj. It is called with both states of an
 	// update.
 	Keys func(obj any) []cache.ObjectName
-	// Observe is called before Keys with the new state of an object, or with the last state of a
-	// deleted object. It may be nil.
-	Observe func(obj any, deleted bool)
 	// Ignore reports whether an update affects no object. It is for objects that change often, but
 	// whose relevant fields seldom change. It may be nil.
 	Ignore func(old, obj any) bool
@@ -75,6 +72,14 @@ func OrNil[T any](object *T, err error) (*T, error) {
 	return object, err
 }
 
+// Gone reports whether an error says that an object does not exist. The NotFound of a server that does not serve the resource
+// does not say that.
+func Gone(err error, name string) bool {
+	status, ok := err.(apierrors.APIStatus)
+	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) &&
+		ok && status.Status().Details != nil && status.Status().Details.Name == name
+}
+
 // Outdated reports whether a write failed because the object was changed or deleted after it was read. The event of that
 // triggers the next attempt.
 func Outdated(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }
@@ -91,23 +96,14 @@ func Own(obj any) []cache.ObjectName {
 
 // handler returns the event handler that adds objects to the queue.
 func (f Feed) handler(q *queue) cache.ResourceEventHandler {
-	observe := func(obj any, deleted bool) {
-		if f.Observe != nil {
-			f.Observe(obj, deleted)
-		}
-	}
 	enqueue := func(obj any) {
 		for _, key := range f.Keys(obj) {
 			q.AddAfter(key, f.Delay) // immediately if Delay is zero
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) {
-			observe(obj, false)
-			enqueue(obj)
-		},
+		AddFunc: enqueue,
 		UpdateFunc: func(old, obj any) {
-			observe(obj, false)
 			if f.Ignore != nil && f.Ignore(old, obj) {
 				return
 			}
@@ -118,7 +114,6 @@ func (f Feed) handler(q *queue) cache.ResourceEventHandler {
 			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = gone.Obj
 			}
-			observe(obj, true)
 			enqueue(obj)
 		},
 	}

@@ -45,14 +45,12 @@ type Loop struct {
 	// RequeueAfter.
 	Reconcile func(context.Context, cache.ObjectName) (time.Duration, error)
 
-	// Tenant returns the tenant of an object. Tenants share the workers. If Tenant is nil, the
-	// tenant is the namespace, or the name of an object without namespace. It must not block.
-	Tenant func(cache.ObjectName) string
 	// Urgent reports whether an object must be reconciled before others, such as an object that is
 	// deleted or revoked. If Urgent is nil, no object is urgent. It must not block.
 	Urgent func(cache.ObjectName) bool
-	// Class returns the scheduling class of an object. It replaces Tenant and Urgent. It must not
-	// block.
+	// Class returns the scheduling class of an object. Tenants share the workers. If Class is nil, Urgent
+	// determines the lane, and the tenant is the namespace, or the name of an object without namespace.
+	// It must not block.
 	Class func(cache.ObjectName) fair.Class
 	// Retry returns the delay before an object is retried after an error. delay is the delay of the
 	// backoff. If the result is negative, the object is not retried. If Retry is nil, the delay of
@@ -110,15 +108,17 @@ func Reported(err error) error { return reported{err} }
 // ErrOutdated is the error of a write that failed because of a newer version of the object.
 var ErrOutdated = errors.New("the object was changed by another writer")
 
-// running contains the queues of the running loops that are not dispensable.
+// running contains the queues of the running loops.
 var running sync.Map
 
 // Stuck returns an error that names the objects from which workers do not return, or nil if there are none. Dispensable
 // loops do not count.
 func Stuck() error {
 	var errs []error
-	running.Range(func(_, q any) bool {
-		errs = append(errs, q.(*queue).lanes.Stuck())
+	running.Range(func(l, q any) bool {
+		if err := q.(*queue).lanes.Stuck(); !l.(*Loop).Dispensable {
+			errs = append(errs, err)
+		}
 		return true
 	})
 	return errors.Join(errs...)
@@ -154,17 +154,7 @@ func (l *Loop) class(key cache.ObjectName) fair.Class {
 	if l.Class != nil {
 		return l.Class(key)
 	}
-	return fair.Class{Priority: l.Urgent != nil && l.Urgent(key), Tenant: l.tenant(key)}
-}
-
-func (l *Loop) tenant(key cache.ObjectName) string {
-	switch {
-	case l.Tenant != nil:
-		return l.Tenant(key)
-	case key.Namespace != "":
-		return key.Namespace
-	}
-	return key.Name
+	return fair.Class{Priority: l.Urgent != nil && l.Urgent(key), Tenant: cmp.Or(key.Namespace, key.Name)}
 }
 
 // Add queues an object for reconciliation. It has no effect while the loop does not run.
@@ -215,9 +205,7 @@ func (l *Loop) Run(ctx context.Context) {
 	defer utilruntime.HandleCrashWithContext(ctx)
 	q := l.newQueue()
 	l.queue.Store(q)
-	if !l.Dispensable {
-		running.Store(l, q)
-	}
+	running.Store(l, q)
 	var tasks sync.WaitGroup
 	defer func() {
 		q.ShutDown()

@@ -45,8 +45,8 @@ type Engine interface {
 	// Schema returns the properties of the resources that match a query, by name, except hidden
 	// ones.
 	Schema(ctx context.Context, scope visibility.Scope, q *query.Query, now time.Time) ([]PropertySchema, error)
-	// Get returns one resource, or nil if the scope contains none with the UID.
-	Get(ctx context.Context, scope visibility.Scope, uid string) (*Item, error)
+	// GetMany returns the resources with the UIDs that are in the scope, in the order of the UIDs.
+	GetMany(ctx context.Context, scope visibility.Scope, uids []string) ([]Item, error)
 
 	// Version returns the version of the last report that reads include. It never decreases as long
 	// as the data is kept, including restarts.
@@ -74,28 +74,13 @@ type ChangeLog interface {
 	Changes(ctx context.Context, after Position, max, bytes int) ([]Change, Position, error)
 }
 
-// ManyGetter is an Engine that gets many resources at once.
-type ManyGetter interface {
-	// GetMany returns the resources with the UIDs that are in the scope, in the order of the UIDs.
-	GetMany(ctx context.Context, scope visibility.Scope, uids []string) ([]Item, error)
-}
-
-// GetMany returns the resources with the UIDs that are in the scope, in the order of the UIDs.
-func GetMany(ctx context.Context, engine Engine, scope visibility.Scope, uids []string) ([]Item, error) {
-	if many, is := engine.(ManyGetter); is {
-		return many.GetMany(ctx, scope, uids)
+// Get returns one resource, or nil if the scope contains none with the UID.
+func Get(ctx context.Context, engine Engine, scope visibility.Scope, uid string) (*Item, error) {
+	items, err := engine.GetMany(ctx, scope, []string{uid})
+	if err != nil || len(items) == 0 {
+		return nil, err
 	}
-	var items []Item
-	for _, uid := range uids {
-		item, err := engine.Get(ctx, scope, uid)
-		if err != nil {
-			return nil, err
-		}
-		if item != nil {
-			items = append(items, *item)
-		}
-	}
-	return items, nil
+	return &items[0], nil
 }
 
 // ClustersOf returns the names of the clusters to which a resource with the UID can belong: of a resource on a cluster,
@@ -191,7 +176,7 @@ type Request struct {
 	// Now is the reference time of ages.
 	Now time.Time
 	// Items requests at most Limit items (all if negative), after the first Offset items or after
-	// Continue.
+	// Continue. Limit is not 0.
 	Items    bool
 	Limit    int
 	Offset   int
@@ -208,14 +193,12 @@ type Request struct {
 	// Related requests the counts of the resources that are related to any match, regardless of
 	// Limit. RelatedKinds restricts their kinds, case-insensitively. RelatedItems requests up to
 	// RelatedLimit items of each kind (all if negative) that are related to the returned items or,
-	// if Items is false, to any match. Edges are followed in both directions, up to RelatedDepth
-	// edges (0 means 1), but not beyond Nodes and Channels. Matches are not related resources. Every
-	// resource on a path must be in the scope.
+	// if Items is false, to any match. Related resources are one edge away, in either direction.
+	// Matches are not related resources.
 	Related      bool
 	RelatedKinds []string
 	RelatedItems bool
 	RelatedLimit int
-	RelatedDepth int
 }
 
 // RelatesKind reports whether the request relates resources of a kind.

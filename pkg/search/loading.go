@@ -28,10 +28,7 @@ type Loading struct {
 	failed chan error
 }
 
-var (
-	_ Engine     = (*Loading)(nil)
-	_ ManyGetter = (*Loading)(nil)
-)
+var _ Engine = (*Loading)(nil)
 
 // Load calls load in the background, and again with a backoff after an error that wraps
 // ErrUnavailable. The context of load ends with Close.
@@ -40,27 +37,20 @@ func Load(load func(context.Context) (Engine, error)) *Loading {
 	l := &Loading{stop: cancel, done: make(chan struct{}), failed: make(chan error, 1)}
 	go func() {
 		defer close(l.done)
-		backoff := loadBackoff
-		for {
+		err := loadBackoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 			engine, err := load(ctx)
 			if err == nil {
 				l.engine.Store(&engine)
-				return
+				return true, nil
 			}
-			if ctx.Err() != nil {
-				return
+			if ctx.Err() == nil && errors.Is(err, ErrUnavailable) {
+				klog.Background().Error(err, "Cannot open the search engine yet; trying again")
+				return false, nil
 			}
-			if !errors.Is(err, ErrUnavailable) {
-				l.failed <- err
-				return
-			}
-			pause := backoff.Step()
-			klog.Background().Error(err, "Cannot open the search engine yet", "retryAfter", pause)
-			select {
-			case <-time.After(pause):
-			case <-ctx.Done():
-				return
-			}
+			return false, err
+		})
+		if err != nil && ctx.Err() == nil {
+			l.failed <- err
 		}
 	}()
 	return l
@@ -120,14 +110,9 @@ func (l *Loading) Schema(ctx context.Context, scope visibility.Scope, q *query.Q
 	return loaded(l, func(e Engine) ([]PropertySchema, error) { return e.Schema(ctx, scope, q, now) })
 }
 
-// Get implements Engine.
-func (l *Loading) Get(ctx context.Context, scope visibility.Scope, uid string) (*Item, error) {
-	return loaded(l, func(e Engine) (*Item, error) { return e.Get(ctx, scope, uid) })
-}
-
-// GetMany implements ManyGetter.
+// GetMany implements Engine.
 func (l *Loading) GetMany(ctx context.Context, scope visibility.Scope, uids []string) ([]Item, error) {
-	return loaded(l, func(e Engine) ([]Item, error) { return GetMany(ctx, e, scope, uids) })
+	return loaded(l, func(e Engine) ([]Item, error) { return e.GetMany(ctx, scope, uids) })
 }
 
 // Version implements Engine.

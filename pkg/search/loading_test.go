@@ -30,7 +30,7 @@ func wantLoading(t *testing.T, engine search.Engine) {
 		"Search":        func() error { _, err := engine.Search(ctx, scope, &search.Request{}); return err },
 		"Complete":      func() error { _, err := engine.Complete(ctx, scope, &search.CompletionRequest{}); return err },
 		"Schema":        func() error { _, err := engine.Schema(ctx, scope, &query.Query{}, time.Now()); return err },
-		"Get":           func() error { _, err := engine.Get(ctx, scope, "c/a"); return err },
+		"GetMany":       func() error { _, err := engine.GetMany(ctx, scope, []string{"c/a"}); return err },
 		"Version":       func() error { _, err := engine.Version(ctx); return err },
 		"Changes":       func() error { _, _, err := engine.Changes(ctx, search.Position{}, 1, 1); return err },
 		"HubClasses":    func() error { _, _, err := engine.HubClasses(ctx); return err },

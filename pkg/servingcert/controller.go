@@ -15,11 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
@@ -27,7 +24,6 @@ import (
 	"k8s.io/klog/v2"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
-	aggregatorinformers "k8s.io/kube-aggregator/pkg/client/informers/externalversions"
 	"k8s.io/utils/clock"
 
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
@@ -41,8 +37,10 @@ const (
 	fieldManager = "hub-apiserver"
 	// maxDecisions limits the writes of one reconciliation. A full renewal takes four.
 	maxDecisions = 6
-	// recheck is the longest time between two decisions, so that a change of the clock takes effect.
-	recheck = 10 * time.Minute
+	// recheck is the longest time between two decisions: changes of the Secrets, of APIServices and of the clock take effect
+	// after it.
+	recheck    = 10 * time.Second
+	warnPeriod = 10 * time.Minute
 	// lastRetry is short, since the server serves nothing before the first success.
 	lastRetry = 10 * time.Second
 )
@@ -57,11 +55,9 @@ type Controller struct {
 	events     events.EventRecorder
 	clock      clock.Clock
 	content    *Content
-
-	// secrets are informers of one Secret each, so that the server does not receive the other Secrets of its namespace.
-	secrets     []informers.SharedInformerFactory
-	apiServices aggregatorinformers.SharedInformerFactory
-	loop        reconcile.Loop
+	loop       reconcile.Loop
+	// warned is when the controller last said that nobody renews the certificate.
+	warned time.Time
 }
 
 // New returns a Controller. The server serves placeholder until Run has loaded the certificate, so that
@@ -69,42 +65,14 @@ type Controller struct {
 func New(policy Policy, hub kubernetes.Interface, aggregator aggregator.Interface, recorder events.EventRecorder, placeholder dynamiccertificates.CertKeyContentProvider) *Controller {
 	c := &Controller{
 		policy: policy, hub: hub, aggregator: aggregator, events: recorder, clock: clock.RealClock{},
-		content:     &Content{name: "Secret " + policy.Namespace + "/" + policy.Secret},
-		apiServices: aggregatorinformers.NewSharedInformerFactory(aggregator, 0),
+		content: &Content{name: "Secret " + policy.Namespace + "/" + policy.Secret},
 	}
 	c.content.cert, c.content.key = placeholder.CurrentCertKeyContent()
-	key := cache.ObjectName{Namespace: policy.Namespace, Name: policy.Secret}
-	keys := func(any) []cache.ObjectName { return []cache.ObjectName{key} }
 	c.loop = reconcile.Loop{
-		Name: "serving-certificate", Reconcile: c.reconcile, Initial: []cache.ObjectName{key}, LastRetry: lastRetry,
-		// The feeds may be absent: the first reconciliation names a missing permission in /readyz.
-		Feeds: []reconcile.Feed{
-			{Informer: c.apiServices.Apiregistration().V1().APIServices().Informer(), MaybeAbsent: true, Keys: reconcile.Keys(func(service *apiregistrationv1.APIService) []cache.ObjectName {
-				if !c.injects(service) {
-					return nil
-				}
-				return keys(service)
-			})},
-		},
-	}
-	for _, name := range []string{policy.Secret, policy.CASecret()} {
-		factory := informers.NewSharedInformerFactoryWithOptions(hub, 0, informers.WithNamespace(policy.Namespace), informers.WithTransform(withoutData),
-			informers.WithTweakListOptions(func(options *metav1.ListOptions) {
-				options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
-			}))
-		c.secrets = append(c.secrets, factory)
-		c.loop.Feeds = append(c.loop.Feeds, reconcile.Feed{Informer: factory.Core().V1().Secrets().Informer(), MaybeAbsent: true, Keys: keys})
+		Name: "serving-certificate", Reconcile: c.reconcile, LastRetry: lastRetry,
+		Initial: []cache.ObjectName{{Namespace: policy.Namespace, Name: policy.Secret}},
 	}
 	return c
-}
-
-// withoutData keeps keys out of the cache. Reconcile reads the Secrets from the hub, because a decision
-// on an old version would undo the writes of other replicas.
-func withoutData(obj any) (any, error) {
-	if secret, ok := obj.(*corev1.Secret); ok {
-		secret.Data = nil
-	}
-	return obj, nil
 }
 
 // Content returns the certificate to serve.
@@ -114,15 +82,7 @@ func (c *Controller) Content() *Content { return c.content }
 func (c *Controller) Ready(*http.Request) error { return c.content.check(c.clock.Now()) }
 
 // Run keeps the certificate until ctx ends.
-func (c *Controller) Run(ctx context.Context) {
-	for _, factory := range c.secrets {
-		factory.Start(ctx.Done())
-		defer factory.Shutdown()
-	}
-	c.apiServices.Start(ctx.Done())
-	defer c.apiServices.Shutdown()
-	c.loop.Run(ctx)
-}
+func (c *Controller) Run(ctx context.Context) { c.loop.Run(ctx) }
 
 func (c *Controller) reconcile(ctx context.Context, _ cache.ObjectName) (time.Duration, error) {
 	after, err := c.renew(ctx)
@@ -214,7 +174,8 @@ func (c *Controller) load(ctx context.Context, serving, ca *corev1.Secret, decis
 	}
 	expiration.WithLabelValues("serving").Set(float64(leaf.NotAfter.Unix()))
 	if decision.CAExpires.IsZero() {
-		if now := c.clock.Now(); !now.Before(renewal(leaf)) {
+		if now := c.clock.Now(); !now.Before(renewal(leaf)) && now.Sub(c.warned) > warnPeriod {
+			c.warned = now
 			klog.FromContext(ctx).Error(nil, "Nobody renews the serving certificate: the server did not create its Secret", "secret", klog.KObj(serving), "expires", leaf.NotAfter)
 			c.events.Eventf(serving, nil, corev1.EventTypeWarning, "ServingCertificateExpires", "Serving",
 				"The serving certificate expires at %s. The server does not renew it, because it did not create this Secret. Renew it, or delete the Secret to let the server create one.", leaf.NotAfter.Format(time.RFC3339))
@@ -241,16 +202,17 @@ func (c *Controller) inject(ctx context.Context, bundle []byte) error {
 	if len(bundle) == 0 {
 		return nil
 	}
-	services, err := c.apiServices.Apiregistration().V1().APIServices().Lister().List(labels.Everything())
+	services, err := c.aggregator.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return err
+		return fmt.Errorf("listing APIServices: %w", err)
 	}
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"caBundle": bundle}})
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, service := range services {
+	for i := range services.Items {
+		service := &services.Items[i]
 		if !c.injects(service) || bytes.Equal(service.Spec.CABundle, bundle) {
 			continue
 		}

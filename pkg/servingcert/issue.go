@@ -17,18 +17,14 @@ import (
 
 // authority is a certificate authority with its key.
 type authority struct {
-	// chain contains its self-signed certificate, and the certificate of the same key that the
-	// previous authority signed, if there is one.
-	chain []*x509.Certificate
-	key   crypto.Signer
+	cert *x509.Certificate
+	key  crypto.Signer
 	// bundle contains the authorities that clients must trust, with this one first.
 	bundle []*x509.Certificate
 }
 
-func (a *authority) cert() *x509.Certificate { return a.chain[0] }
-
-// issueAuthority creates an authority. previous is the authority that it replaces, or nil.
-func issueAuthority(service string, previous *authority, now time.Time, validity time.Duration) (*authority, error) {
+// issueAuthority creates an authority.
+func issueAuthority(service string, now time.Time, validity time.Duration) (*authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -43,23 +39,12 @@ func issueAuthority(service string, previous *authority, now time.Time, validity
 	if err != nil {
 		return nil, err
 	}
-	chain := []*x509.Certificate{cert}
-	if previous != nil {
-		if template.NotAfter.After(previous.cert().NotAfter) {
-			template.NotAfter = previous.cert().NotAfter
-		}
-		crossed, err := sign(template, previous.cert(), key.Public(), previous.key)
-		if err != nil {
-			return nil, err
-		}
-		chain = append(chain, crossed)
-	}
-	return &authority{chain: chain, key: key}, nil
+	return &authority{cert: cert, key: key}, nil
 }
 
 // content returns the content of the Secret of the authority.
 func (a *authority) content(trusted []*x509.Certificate) (map[string][]byte, error) {
-	return pair(a.chain, a.key, unique(trusted))
+	return pair(a.cert, a.key, unique(trusted))
 }
 
 // issueServing creates a serving certificate, and returns the content of its Secret without the bundle.
@@ -73,14 +58,14 @@ func (a *authority) issueServing(names []string, now time.Time, validity time.Du
 		NotBefore: now.Add(-min(maxSkew, validity/10)), NotAfter: now.Add(validity),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
-	if template.NotAfter.After(a.cert().NotAfter) {
-		template.NotAfter = a.cert().NotAfter
+	if template.NotAfter.After(a.cert.NotAfter) {
+		template.NotAfter = a.cert.NotAfter
 	}
-	leaf, err := sign(template, a.cert(), key.Public(), a.key)
+	leaf, err := sign(template, a.cert, key.Public(), a.key)
 	if err != nil {
 		return nil, err
 	}
-	return pair(append([]*x509.Certificate{leaf}, a.chain[1:]...), key, nil)
+	return pair(leaf, key, nil)
 }
 
 func sign(template, parent *x509.Certificate, public crypto.PublicKey, key crypto.Signer) (*x509.Certificate, error) {
@@ -91,12 +76,12 @@ func sign(template, parent *x509.Certificate, public crypto.PublicKey, key crypt
 	return x509.ParseCertificate(der)
 }
 
-func pair(chain []*x509.Certificate, key crypto.Signer, bundle []*x509.Certificate) (map[string][]byte, error) {
+func pair(cert *x509.Certificate, key crypto.Signer, bundle []*x509.Certificate) (map[string][]byte, error) {
 	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
 	if err != nil {
 		return nil, err
 	}
-	chainPEM, err := encode(chain)
+	certPEM, err := encode([]*x509.Certificate{cert})
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +89,7 @@ func pair(chain []*x509.Certificate, key crypto.Signer, bundle []*x509.Certifica
 	if err != nil {
 		return nil, err
 	}
-	return map[string][]byte{corev1.TLSCertKey: chainPEM, corev1.TLSPrivateKeyKey: keyPEM, BundleKey: bundlePEM}, nil
+	return map[string][]byte{corev1.TLSCertKey: certPEM, corev1.TLSPrivateKeyKey: keyPEM, BundleKey: bundlePEM}, nil
 }
 
 func encode(certs []*x509.Certificate) ([]byte, error) { return certutil.EncodeCertificates(certs...) }

@@ -75,9 +75,7 @@ type Decision struct {
 // error if it must not write a Secret that somebody else created.
 //
 // A new authority is added to the bundle at once. It signs the serving certificate only after the
-// bundle has settled, or if there is no valid certificate. A new authority is also signed by the
-// previous one, and the server sends that certificate too. A client that has read only the previous
-// bundle can therefore verify the new certificate.
+// bundle has settled, or if there is no valid certificate.
 func (p Policy) Decide(serving, ca *corev1.Secret, now time.Time) (Decision, error) {
 	if serving != nil && !managed(serving) {
 		return Decision{}, nil
@@ -87,10 +85,10 @@ func (p Policy) Decide(serving, ca *corev1.Secret, now time.Time) (Decision, err
 	}
 	current, problem := readAuthority(ca, now)
 	if problem != nil {
-		return p.newAuthority(nil, serving, ca, now, problem, ca != nil)
+		return p.newAuthority(serving, ca, now, problem, ca != nil)
 	}
-	if !now.Before(renewal(current.cert())) {
-		return p.newAuthority(current, serving, ca, now, errors.New("two thirds of its lifetime are over"), false)
+	if !now.Before(renewal(current.cert)) {
+		return p.newAuthority(serving, ca, now, errors.New("two thirds of its lifetime are over"), false)
 	}
 	if bundle, err := encode(current.bundle); err != nil {
 		return Decision{}, err
@@ -106,9 +104,9 @@ func (p Policy) decideServing(current *authority, serving, ca *corev1.Secret, no
 	if problem != nil {
 		return p.newServing(current, serving, ca, now, problem, serving != nil)
 	}
-	signed := leaf.CheckSignatureFrom(current.cert()) == nil
-	settled := settledAt(current.cert())
-	next := renewal(current.cert())
+	signed := leaf.CheckSignatureFrom(current.cert) == nil
+	settled := settledAt(current.cert)
+	next := renewal(current.cert)
 	due := renewal(leaf)
 	if !signed {
 		due = settled
@@ -135,15 +133,15 @@ func (p Policy) decideServing(current *authority, serving, ca *corev1.Secret, no
 			next = at
 		}
 	}
-	return Decision{Next: next, CAExpires: current.cert().NotAfter}, nil
+	return Decision{Next: next, CAExpires: current.cert.NotAfter}, nil
 }
 
-func (p Policy) newAuthority(previous *authority, serving, ca *corev1.Secret, now time.Time, reason error, repair bool) (Decision, error) {
-	created, err := issueAuthority(p.Service, previous, now, p.CAValidity)
+func (p Policy) newAuthority(serving, ca *corev1.Secret, now time.Time, reason error, repair bool) (Decision, error) {
+	created, err := issueAuthority(p.Service, now, p.CAValidity)
 	if err != nil {
 		return Decision{}, fmt.Errorf("creating a certificate authority: %w", err)
 	}
-	trusted := []*x509.Certificate{created.cert()}
+	trusted := []*x509.Certificate{created.cert}
 	for _, secret := range []*corev1.Secret{ca, serving} {
 		if secret != nil {
 			trusted = append(trusted, authorities(secret.Data[BundleKey], now)...)
@@ -196,21 +194,16 @@ func (p Policy) readServing(secret *corev1.Secret, trusted []*x509.Certificate, 
 	if err != nil {
 		return nil, err
 	}
-	roots, intermediates := x509.NewCertPool(), x509.NewCertPool()
+	roots := x509.NewCertPool()
 	for _, cert := range trusted {
 		roots.AddCert(cert)
-	}
-	for _, der := range pair.Certificate[1:] {
-		if cert, err := x509.ParseCertificate(der); err == nil {
-			intermediates.AddCert(cert)
-		}
 	}
 	// If the clock of this server is late, replicas must not replace the certificates of each other.
 	if now.Before(pair.Leaf.NotBefore) {
 		now = pair.Leaf.NotBefore
 	}
 	for _, name := range p.DNSNames() {
-		if _, err := pair.Leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: roots, Intermediates: intermediates, CurrentTime: now}); err != nil {
+		if _, err := pair.Leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: roots, CurrentTime: now}); err != nil {
 			return nil, err
 		}
 	}
@@ -230,11 +223,7 @@ func readAuthority(secret *corev1.Secret, now time.Time) (*authority, error) {
 	if !ok {
 		return nil, fmt.Errorf("a key of type %T cannot sign", pair.PrivateKey)
 	}
-	chain, err := certutil.ParseCertsPEM(secret.Data[corev1.TLSCertKey])
-	if err != nil {
-		return nil, err
-	}
-	cert := chain[0]
+	cert := pair.Leaf
 	switch {
 	case !cert.IsCA || cert.CheckSignatureFrom(cert) != nil:
 		return nil, errors.New("the certificate is not a self-signed certificate authority")
@@ -242,7 +231,7 @@ func readAuthority(secret *corev1.Secret, now time.Time) (*authority, error) {
 		return nil, fmt.Errorf("the certificate expired at %s", cert.NotAfter.Format(time.RFC3339))
 	}
 	bundle := append([]*x509.Certificate{cert}, authorities(secret.Data[BundleKey], now)...)
-	return &authority{chain: chain, key: signer, bundle: unique(bundle)}, nil
+	return &authority{cert: cert, key: signer, bundle: unique(bundle)}, nil
 }
 
 // authorities returns the certificate authorities in PEM data that have not expired.

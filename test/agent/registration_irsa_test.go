@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"open-cluster-management.io/hub-apiserver/pkg/agent/membership"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
@@ -48,72 +47,55 @@ func TestRegistrationWithIRSA(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv(tokenFileEnv, tokenFile)
-	bin := t.TempDir()
-	script := fmt.Sprintf("#!/bin/sh\nprintf '{\"apiVersion\":\"client.authentication.k8s.io/v1beta1\",\"kind\":\"ExecCredential\",\"status\":{\"token\":\"%%s\"}}' \"$(cat %s)\"\n", tokenFile)
-	if err := os.WriteFile(filepath.Join(bin, "aws"), []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 	hub := newPublicHub(t, f.control)
 	hub.extra = []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "default", Name: "role"}}
 
-	const role = "arn:aws:iam::123456789012:role/ocm-hub-"
-	for _, test := range []struct {
-		name, version string
-		command       membership.TokenCommand
-		args          string
-	}{
-		{"builtin", "v1", membership.BuiltInTokenCommand, "aws-token --region us-west-2 --cluster-name hub-cluster1 --role " + role},
-		{"awscli", "v1beta1", membership.AWSTokenCommand, "--region us-west-2 eks get-token --cluster-name hub-cluster1 --output json --role " + role},
+	const args = "aws-token --region us-west-2 --cluster-name hub-cluster1 --role arn:aws:iam::123456789012:role/ocm-hub-"
+	j := f.joiner(t, hub)
+	register := j.config.Registration
+	register.Driver = registerv1alpha1.DriverAWSIRSA
+	register.HubCluster = irsa.ARN{Partition: "aws", Region: "us-west-2", AccountID: "123456789012", ClusterName: "hub-cluster1"}
+	register.ManagedCluster = irsa.ARN{Partition: "aws", Region: "us-west-2", AccountID: "123456789012", ClusterName: "managed-cluster1"}
+	identity := irsa.Identity{Hub: register.HubCluster, Managed: register.ManagedCluster}
+	j.run()
+	j.says("waiting for the hub to accept " + j.name)
+	annotations := hub.cluster(j.name).Annotations
+	for key, want := range map[string]string{
+		"eks-managed-cluster-arn":                                          identity.Managed.String(),
+		"agent.open-cluster-management.io/managed-cluster-arn":             identity.Managed.String(),
+		"agent.open-cluster-management.io/managed-cluster-iam-role-suffix": identity.Hash(),
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			j := f.joiner(t, hub)
-			register := j.config.Registration
-			register.Driver, register.TokenCommand = registerv1alpha1.DriverAWSIRSA, test.command
-			register.HubCluster = irsa.ARN{Partition: "aws", Region: "us-west-2", AccountID: "123456789012", ClusterName: "hub-cluster1"}
-			register.ManagedCluster = irsa.ARN{Partition: "aws", Region: "us-west-2", AccountID: "123456789012", ClusterName: "managed-" + test.name}
-			identity := irsa.Identity{Hub: register.HubCluster, Managed: register.ManagedCluster}
-			j.run()
-			j.says("waiting for the hub to accept " + j.name)
-			annotations := hub.cluster(j.name).Annotations
-			for key, want := range map[string]string{
-				"eks-managed-cluster-arn":                                          identity.Managed.String(),
-				"agent.open-cluster-management.io/managed-cluster-arn":             identity.Managed.String(),
-				"agent.open-cluster-management.io/managed-cluster-iam-role-suffix": identity.Hash(),
-			} {
-				if annotations[key] != want {
-					t.Errorf("annotation %s = %q, want %q", key, annotations[key], want)
-				}
-			}
-			requests, err := hub.kube.CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{LabelSelector: clusterv1.ClusterNameLabel + "=" + j.name})
-			if err != nil || len(requests.Items) > 0 {
-				t.Errorf("CertificateSigningRequests of the cluster = %d, %v, want 0", len(requests.Items), err)
-			}
-			// The cluster is accepted, but its identity is not provisioned yet.
-			hub.change(j.name, "", func(cluster *clusterv1.ManagedCluster) { cluster.Spec.HubAcceptsClient = true })
-			hub.condition(j.name, metav1.ConditionFalse, clusterv1.ReasonError)
-			j.says("its identity is not ready: decided by the test")
-			hub.accept(j.name)
-			j.ready()
-			j.applies("one", nil)
-
-			secret := j.secret()
-			config, err := clientcmd.Load(secret.Data["kubeconfig"])
-			if err != nil {
-				t.Fatal(err)
-			}
-			exec := config.AuthInfos[config.Contexts[config.CurrentContext].AuthInfo].Exec
-			if exec == nil || exec.APIVersion != "client.authentication.k8s.io/"+test.version || strings.Join(exec.Args, " ") != test.args+identity.Hash() {
-				t.Errorf("exec in the kubeconfig = %+v, want version %s with arguments %s", exec, test.version, test.args+identity.Hash())
-			}
-			if _, ok := secret.Data["tls.key"]; ok {
-				t.Error("the Secret contains tls.key, want none")
-			}
-			// A restart requires no bootstrap kubeconfig.
-			j.kill()
-			register.BootstrapKubeconfig = filepath.Join(t.TempDir(), "none")
-			j.run()
-			j.ready()
-		})
+		if annotations[key] != want {
+			t.Errorf("annotation %s = %q, want %q", key, annotations[key], want)
+		}
 	}
+	requests, err := hub.kube.CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{LabelSelector: clusterv1.ClusterNameLabel + "=" + j.name})
+	if err != nil || len(requests.Items) > 0 {
+		t.Errorf("CertificateSigningRequests of the cluster = %d, %v, want 0", len(requests.Items), err)
+	}
+	// The cluster is accepted, but its identity is not provisioned yet.
+	hub.change(j.name, "", func(cluster *clusterv1.ManagedCluster) { cluster.Spec.HubAcceptsClient = true })
+	hub.condition(j.name, metav1.ConditionFalse, clusterv1.ReasonError)
+	j.says("its identity is not ready: decided by the test")
+	hub.accept(j.name)
+	j.ready()
+	j.applies("one", nil)
+
+	secret := j.secret()
+	config, err := clientcmd.Load(secret.Data["kubeconfig"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec := config.AuthInfos[config.Contexts[config.CurrentContext].AuthInfo].Exec
+	if exec == nil || exec.APIVersion != "client.authentication.k8s.io/v1" || strings.Join(exec.Args, " ") != args+identity.Hash() {
+		t.Errorf("exec in the kubeconfig = %+v, want version v1 with arguments %s", exec, args+identity.Hash())
+	}
+	if _, ok := secret.Data["tls.key"]; ok {
+		t.Error("the Secret contains tls.key, want none")
+	}
+	// A restart requires no bootstrap kubeconfig.
+	j.kill()
+	register.BootstrapKubeconfig = filepath.Join(t.TempDir(), "none")
+	j.run()
+	j.ready()
 }

@@ -101,8 +101,8 @@ func TestSnapshots(t *testing.T) {
 	if after.Len() == before.Len() {
 		t.Errorf("writes during a snapshot of %s = 0, want at least one", took)
 	}
-	if status.SizeBytes < bulk<<20 || len(status.StoredVersions) == 0 {
-		t.Errorf("status = %+v, want at least %d MiB and the stored versions", status, bulk)
+	if status.SizeBytes < bulk<<20 {
+		t.Errorf("status = %+v, want at least %d MiB", status, bulk)
 	}
 
 	killSaves(t, data, took)
@@ -235,8 +235,8 @@ func killRestores(t *testing.T, file string, revision int64) {
 		status, err := save(t.Context(), dir, snapshotFile(t, "again"))
 		if err != nil {
 			t.Errorf("data of a killed restore: %v", err)
-		} else if status.Restored == nil || status.Restored.Revision != revision {
-			t.Errorf("data of a killed restore = %+v, want the mark of a restore of revision %d", status, revision)
+		} else if bumped := revision + 1_000_000_000; status.Revision <= bumped {
+			t.Errorf("data of a killed restore = %+v, want the mark of the restore at a revision above %d", status, bumped)
 		}
 	}
 	if killed == 0 {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -385,72 +384,5 @@ func TestUpgradedConnections(t *testing.T) {
 	}
 	if _ = response.Body.Close(); sent != "Bearer "+token {
 		t.Error("the request has no Authorization header with the token, want one")
-	}
-}
-
-func TestList(t *testing.T) {
-	c := newCluster(t)
-	expires := metav1.NewTime(time.Now().Add(time.Hour).Truncate(time.Second))
-	reported := func(status metav1.ConditionStatus) authenticationv1beta1.ManagedServiceAccountStatus {
-		return authenticationv1beta1.ManagedServiceAccountStatus{
-			Conditions: []metav1.Condition{{Type: authenticationv1beta1.ConditionTokenReported, Status: status,
-				Reason: "R", Message: "says why", LastTransitionTime: metav1.Now()}},
-			ExpirationTimestamp: &expires,
-			ServiceAccountRef:   &authenticationv1beta1.ServiceAccountReference{Namespace: "agents", Name: c.name},
-		}
-	}
-	expired := reported(metav1.ConditionTrue)
-	past := metav1.NewTime(time.Now().Add(-time.Hour))
-	expired.ExpirationTimestamp = &past
-	child := map[string]string{authenticationv1beta1.ParentNamespaceLabel: c.name}
-	for _, suffix := range []string{"-a", "-b", "-c"} {
-		c.createNamespace(c.name + suffix)
-	}
-	for _, account := range []authenticationv1beta1.ManagedServiceAccount{
-		{ObjectMeta: metav1.ObjectMeta{Namespace: c.name, Name: c.name},
-			Status: authenticationv1beta1.ManagedServiceAccountStatus{Clusters: &authenticationv1beta1.ClusterSummary{Total: 2}}},
-		{ObjectMeta: metav1.ObjectMeta{Namespace: c.name + "-a", Name: c.name, Labels: child}, Status: reported(metav1.ConditionTrue)},
-		{ObjectMeta: metav1.ObjectMeta{Namespace: c.name + "-b", Name: c.name, Labels: child}, Status: reported(metav1.ConditionFalse)},
-		{ObjectMeta: metav1.ObjectMeta{Namespace: c.name + "-c", Name: c.name}, Status: expired},
-		{ObjectMeta: metav1.ObjectMeta{Namespace: c.name + "-c", Name: "another"}},
-	} {
-		must(t, func() error {
-			_, err := c.ocm.AuthenticationV1beta1().ManagedServiceAccounts(account.Namespace).Create(t.Context(), &account, metav1.CreateOptions{})
-			return err
-		})
-	}
-
-	reader, err := clusterclient.NewHub(c.reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := reader.List(t.Context(), clusterclient.ListOptions{Name: c.name}); !apierrors.IsForbidden(err) {
-		t.Errorf("List() without permission = %v, want 403", err)
-	}
-	c.allow("lister-of-"+c.name, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "reader of " + c.name}, "", rbacv1.PolicyRule{
-		APIGroups: []string{authenticationv1beta1.GroupName}, Resources: []string{"managedserviceaccounts"}, ResourceNames: []string{c.name}, Verbs: []string{"list"}})
-	var got []clusterclient.Account
-	await.Eventually(t, "the reader can list accounts by name", func(ctx context.Context) error {
-		got, err = reader.List(ctx, clusterclient.ListOptions{Name: c.name})
-		return err
-	})
-	account := clusterclient.Account{Cluster: c.name + "-a", Name: c.name, SetNamespace: c.name, Ready: true,
-		ServiceAccount: types.NamespacedName{Namespace: "agents", Name: c.name}, Expires: expires.Time}
-	notReady, own := account, account
-	notReady.Cluster, notReady.Ready, notReady.Message = c.name+"-b", false, "says why"
-	own.Cluster, own.SetNamespace, own.Ready, own.Message, own.Expires = c.name+"-c", "", false, "The token has expired.", past.Truncate(time.Second)
-	same := func(a, b clusterclient.Account) bool {
-		expire := a.Expires.Equal(b.Expires)
-		a.Expires, b.Expires = time.Time{}, time.Time{}
-		return expire && a == b
-	}
-	if want := []clusterclient.Account{account, notReady, own}; !slices.EqualFunc(got, want, same) {
-		t.Errorf("List() = %+v, want %+v", got, want)
-	}
-	if got, err = reader.List(t.Context(), clusterclient.ListOptions{Name: c.name, SetNamespace: c.name}); err != nil {
-		t.Fatal(err)
-	}
-	if want := []clusterclient.Account{account, notReady}; !slices.EqualFunc(got, want, same) {
-		t.Errorf("List() of the set = %+v, want %+v", got, want)
 	}
 }

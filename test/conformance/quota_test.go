@@ -11,6 +11,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/refusal"
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver"
+	"open-cluster-management.io/hub-apiserver/pkg/quota"
 )
 
 // quotaBytes is the quota of each resource that has one, in each namespace. It is more than any other test needs.
@@ -19,8 +20,10 @@ const quotaBytes = 512 << 10
 // quotaOfBytes returns the flag that sets quotaBytes.
 func quotaOfBytes() string {
 	var limits []string
-	for _, name := range apiserver.QuotaResources() {
-		limits = append(limits, fmt.Sprintf("%s=%d", name, quotaBytes))
+	for _, row := range apiserver.Resources(apiserver.Dependencies{}) {
+		if row.Quota != (quota.Limits{}) {
+			limits = append(limits, fmt.Sprintf("%s=%d", row.Name, quotaBytes))
+		}
 	}
 	return "--namespace-quota-bytes=" + strings.Join(limits, ",")
 }

@@ -182,7 +182,7 @@ func schema(t tester, engine search.Engine, scope visibility.Scope, q query.Quer
 
 func get(t tester, engine search.Engine, scope visibility.Scope, uid string) *search.Item {
 	t.Helper()
-	item, err := engine.Get(deadline(t), scope, uid)
+	item, err := search.Get(deadline(t), engine, scope, uid)
 	if err != nil {
 		t.Fatalf("Get(%s): %v", uid, err)
 	}

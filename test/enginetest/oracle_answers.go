@@ -94,7 +94,7 @@ func (o *oracle) related(scope visibility.Scope, matches []oracleResource, page 
 	}
 	relatedTo := map[string][]string{}
 	for _, match := range matches {
-		for uid := range o.reach(scope, match, max(1, request.RelatedDepth)) {
+		for uid := range o.near(scope, match) {
 			if !isMatch[uid] {
 				relatedTo[uid] = append(relatedTo[uid], match.uid)
 			}
@@ -135,36 +135,21 @@ func wantedKind(kinds []string, kind string) bool {
 	return len(kinds) == 0 || slices.ContainsFunc(kinds, func(k string) bool { return strings.EqualFold(k, kind) })
 }
 
-// reach returns the UIDs of the visible resources that are at most depth edges away.
-func (o *oracle) reach(scope visibility.Scope, from oracleResource, depth int) map[string]bool {
-	c := o.clusters[from.cluster]
-	seen := map[string]bool{from.uid: true}
-	level := []string{from.uid}
-	for i := 0; i < depth; i++ {
-		var next []string
-		for _, uid := range level {
-			if kind := search.Text(c.resources[uid].properties, query.Kind); i > 0 && (kind == "Node" || kind == "Channel") {
-				continue
-			}
-			for key := range c.edges {
-				other := key.dest
-				if key.dest == uid {
-					other = key.source
-				} else if key.source != uid {
-					continue
-				}
-				r, exists := c.resources[other]
-				if seen[other] || !exists || !r.visible(scope) {
-					continue
-				}
-				seen[other] = true
-				next = append(next, other)
-			}
+// near returns the UIDs of the visible resources that are one edge away.
+func (o *oracle) near(scope visibility.Scope, from oracleResource) map[string]bool {
+	c, near := o.clusters[from.cluster], map[string]bool{}
+	for key := range c.edges {
+		other := key.dest
+		if key.dest == from.uid {
+			other = key.source
+		} else if key.source != from.uid {
+			continue
 		}
-		level = next
+		if r, exists := c.resources[other]; exists && other != from.uid && r.visible(scope) {
+			near[other] = true
+		}
 	}
-	delete(seen, from.uid)
-	return seen
+	return near
 }
 
 func (o *oracle) Complete(_ context.Context, scope visibility.Scope, request *search.CompletionRequest) (*search.Completion, error) {
@@ -259,14 +244,15 @@ func (o *oracle) Schema(_ context.Context, scope visibility.Scope, q *query.Quer
 	return sorted, nil
 }
 
-func (o *oracle) Get(_ context.Context, scope visibility.Scope, uid string) (*search.Item, error) {
+func (o *oracle) GetMany(_ context.Context, scope visibility.Scope, uids []string) (items []search.Item, err error) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
-	for _, c := range o.clusters {
-		if r, ok := c.resources[uid]; ok && r.visible(scope) {
-			item := r.item()
-			return &item, nil
+	for _, uid := range uids {
+		for _, c := range o.clusters {
+			if r, ok := c.resources[uid]; ok && r.visible(scope) {
+				items = append(items, r.item())
+			}
 		}
 	}
-	return nil, nil
+	return items, nil
 }

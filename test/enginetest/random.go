@@ -300,13 +300,13 @@ func (r random) orders() []search.Order {
 func (r random) request() *search.Request {
 	request := &search.Request{Query: r.query(), Now: now, Items: !r.one(4), Limit: -1, OrderBy: r.orders()}
 	if r.one(2) {
-		request.Limit, request.Offset = r.IntN(20), r.IntN(8)
+		request.Limit, request.Offset = 1+r.IntN(20), r.IntN(8)
 	}
 	if r.one(2) {
 		request.CountBy, request.CountLimit = choose(r, randomProperties[:11]), choose(r, []int{-1, 0, 1, 5})
 	}
 	if r.one(2) {
-		request.Related, request.RelatedDepth = true, r.IntN(4)
+		request.Related = true
 		if !r.one(3) {
 			// Matches of a simple query have related resources more often.
 			request.Query = query.Query{Filters: []query.Filter{{Property: query.Kind, Comparisons: []query.Comparison{query.NewComparison(query.Equal, choose(r, randomKinds))}}}}

@@ -121,12 +121,6 @@ func TestMigration(t *testing.T) {
 	if replicas := h.replicasOf(t, "open-cluster-management", "cluster-permission"); replicas != 2 {
 		t.Errorf("replicas of the controller of OCM = %d, want 2", replicas)
 	}
-	if _, err := h.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), "manifestworkvalidators", metav1.GetOptions{}); err != nil {
-		t.Errorf("Get(ValidatingWebhookConfiguration) = %v, want none", err)
-	}
-	if err := h.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(t.Context(), "manifestworkvalidators", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
 	if diff := cmp.Diff(addOn, h.addOn(t)); diff != "" {
 		t.Errorf("ManagedClusterAddOn after the migration back (-want +got):\n%s", diff)
 	}
@@ -167,6 +161,8 @@ func TestMigration(t *testing.T) {
 	if before, err = h.hubObjects(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	// The command waits until the watches have ended.
+	h.limit = 3*time.Minute + await.Patience
 	h.run(t, "clusteradm", "migrate", "--to", "server", "--delete-crds")
 	// The garbage collector would delete the dependents of such objects.
 	if deleted := deletions(); len(deleted) > 0 {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -369,7 +370,7 @@ func (h *ocmHub) watchConsistency(t testing.TB, want map[string]identity) (stop 
 // objects that they reported as deleted.
 func (h *ocmHub) watchDeletions(t testing.TB) (deleted func() []string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute+2*await.Patience)
 	var watches []watch.Interface
 	for _, kind := range framework.OCMKinds {
 		open, err := h.objects.Resource(resourceOf(kind.Resource)).Watch(ctx, metav1.ListOptions{})

@@ -74,16 +74,6 @@ func TestPermissionOfAccount(t *testing.T) {
 	if _, err := robot.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Errorf("list of pods with the new token = %v, want nil", err)
 	}
-	var listed []clusterclient.Account
-	framework.Eventually(t, "the account is listed as ready", func(ctx context.Context) error {
-		var err error
-		listed, err = hub.List(ctx, clusterclient.ListOptions{Name: name})
-		if err == nil && (len(listed) != 1 || !listed[0].Ready || listed[0].Cluster != framework.Cluster1) {
-			err = fmt.Errorf("accounts = %+v", listed)
-		}
-		return err
-	})
-
 	if err := f.OCM.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

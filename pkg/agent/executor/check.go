@@ -3,7 +3,6 @@ package executor
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -59,10 +58,8 @@ func (c *check) judge(ctx context.Context, targets []work.Target) (map[int]strin
 	return denied, nil
 }
 
-// ask asks for decisions on all requests of the ManifestWork. Then it asks for the denied requests that
-// create an object, with its name: if one is allowed, a rule with resourceNames, which has no effect, is
-// the cause of the denial.
-func (c *check) ask(ctx context.Context, targets []work.Target, grants []*grant) error {
+// ask asks for decisions on all requests of the ManifestWork.
+func (c *check) ask(ctx context.Context, targets []work.Target, grants []*grant) (err error) {
 	var requests []authorizationv1.ResourceAttributes
 	for i, target := range targets {
 		requests = append(requests, requestsOf(target)...)
@@ -70,20 +67,7 @@ func (c *check) ask(ctx context.Context, targets []work.Target, grants []*grant)
 			requests = append(requests, grants[i].requests...)
 		}
 	}
-	var err error
-	if c.decisions, err = c.reviews.decide(ctx, c.account, userName(c.name), requests, c.fresh); err != nil {
-		return err
-	}
-	var named []authorizationv1.ResourceAttributes
-	for _, target := range targets {
-		for _, request := range requestsOf(target) {
-			if unnamed(request) && !c.decisions[request].allowed {
-				named = append(named, withName(request, target))
-			}
-		}
-	}
-	more, err := c.reviews.decide(ctx, c.account, userName(c.name), named, c.fresh)
-	maps.Copy(c.decisions, more)
+	c.decisions, err = c.reviews.decide(ctx, c.account, userName(c.name), requests, c.fresh)
 	return err
 }
 
@@ -94,7 +78,6 @@ func (c *check) shortfall(ctx context.Context, target work.Target, g *grant) (*s
 		if decision := c.decisions[request]; !decision.allowed {
 			s.requests = append(s.requests, request)
 			s.reasons = append(s.reasons, decision.reason)
-			s.named = s.named || unnamed(request) && c.decisions[withName(request, target)].allowed
 		}
 	}
 	if g == nil || c.allowed(g.requests) {

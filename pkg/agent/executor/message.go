@@ -28,8 +28,6 @@ type shortfall struct {
 	// requests are the denied requests. reasons are the reasons that the cluster returned.
 	requests []authorizationv1.ResourceAttributes
 	reasons  []string
-	// named is set if the executor has a rule that allows it to create the object only by name.
-	named bool
 	// grant is the role or binding that the executor is not allowed to write, or nil.
 	grant *grantShortfall
 	// unreadable is the error of a role or binding that cannot be read, or nil.
@@ -91,14 +89,7 @@ func (s *shortfall) lacking(executor types.NamespacedName) string {
 	if reasons := slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(s.reasons))), func(reason string) bool { return reason == "" }); len(reasons) > 0 {
 		text += fmt.Sprintf(" (%s)", rbac.Clip(strings.Join(reasons, ", "), maxReasonBytes))
 	}
-	text += "; grant it with " + rbac.RoleText(s.target.Namespace, rules...)
-	if s.named {
-		ineffective := rbac.RuleText(rbacv1.PolicyRule{
-			APIGroups: []string{s.target.Resource.Group}, Resources: []string{s.target.Resource.Resource}, ResourceNames: []string{s.target.Name}, Verbs: []string{"create"},
-		})
-		text += fmt.Sprintf("; its rule %s has no effect, because requests that create an object do not contain the name", ineffective)
-	}
-	return text
+	return text + "; grant it with " + rbac.RoleText(s.target.Namespace, rules...)
 }
 
 func (g *grantShortfall) message(executor types.NamespacedName) string {

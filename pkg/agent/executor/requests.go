@@ -61,12 +61,3 @@ func createOf(target work.Target) authorizationv1.ResourceAttributes {
 func posts(target work.Target) bool {
 	return target.Strategy != workv1.UpdateStrategyTypeServerSideApply
 }
-
-func unnamed(request authorizationv1.ResourceAttributes) bool {
-	return request.Verb == "create" && request.Name == ""
-}
-
-func withName(request authorizationv1.ResourceAttributes, target work.Target) authorizationv1.ResourceAttributes {
-	request.Name = target.Name
-	return request
-}

@@ -14,8 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apimachinery/pkg/util/sets"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
-	"k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/legacyregistry"
 )
 
 const (
@@ -32,21 +30,6 @@ const (
 	// reviewTimeout bounds one review. Authorizers may send requests over the network.
 	reviewTimeout = 10 * time.Second
 )
-
-var (
-	sent = metrics.NewCounterVec(&metrics.CounterOpts{
-		Subsystem: "work_agent", Name: "access_reviews_total", StabilityLevel: metrics.ALPHA,
-		Help: "Number of SubjectAccessReviews sent to the managed cluster for executors, by result: allowed, denied or error.",
-	}, []string{"result"})
-	lookups = metrics.NewCounterVec(&metrics.CounterOpts{
-		Subsystem: "work_agent", Name: "access_review_cache_total", StabilityLevel: metrics.ALPHA,
-		Help: "Number of lookups of an executor's access in the cache, by result: hit or miss.",
-	}, []string{"result"})
-)
-
-func init() {
-	legacyregistry.MustRegister(sent, lookups)
-}
 
 type decision struct {
 	allowed bool
@@ -106,10 +89,8 @@ func (r *reviews) decide(ctx context.Context, a *account, user string, requests 
 // it sends a review, so that nothing is sent for a check that has ended.
 func (r *reviews) answer(ctx context.Context, a *account, q question, fresh bool) (decision, error) {
 	if known, ok := r.kept(q); ok && !fresh {
-		lookups.WithLabelValues("hit").Inc()
 		return known, nil
 	}
-	lookups.WithLabelValues("miss").Inc()
 	for _, slots := range []chan struct{}{a.slots, r.slots} {
 		select {
 		case slots <- struct{}{}:
@@ -153,13 +134,10 @@ func (r *reviews) ask(ctx context.Context, a *account, q question) (decision, er
 	d, err := r.send(ctx, a, q)
 	switch {
 	case err != nil:
-		sent.WithLabelValues("error").Inc()
 		return decision{}, fmt.Errorf("access review: %w", err)
 	case d.allowed:
-		sent.WithLabelValues("allowed").Inc()
 		r.answers.Add(q, d, allowedAge)
 	default:
-		sent.WithLabelValues("denied").Inc()
 		r.answers.Add(q, d, deniedAge)
 	}
 	return d, nil

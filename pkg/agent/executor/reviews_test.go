@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
-	"k8s.io/component-base/metrics/legacyregistry"
 )
 
 type (
@@ -325,54 +324,6 @@ func TestDecisionOf(t *testing.T) {
 	} {
 		if got, err := decisionOf(test.status); got != test.want || (err != nil) != test.fails {
 			t.Errorf("%s: decisionOf(%+v) = %+v, %v, want %+v", name, test.status, got, err, test.want)
-		}
-	}
-}
-
-// counters returns the counters of this package by name and label.
-func counters(t *testing.T) map[string]float64 {
-	t.Helper()
-	families, err := legacyregistry.DefaultGatherer.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	values := map[string]float64{}
-	for _, family := range families {
-		for _, metric := range family.GetMetric() {
-			name := family.GetName()
-			for _, label := range metric.GetLabel() {
-				name += " " + label.GetValue()
-			}
-			values[name] = metric.GetCounter().GetValue()
-		}
-	}
-	return values
-}
-
-func TestMetrics(t *testing.T) {
-	f := newFixture()
-	f.setJudge(func(_ context.Context, spec *authorizationv1.SubjectAccessReviewSpec) (answer, error) {
-		if spec.ResourceAttributes.Name == "broken" {
-			return answer{}, errors.New("out of order")
-		}
-		return answer{Allowed: spec.ResourceAttributes.Name != "denied"}, nil
-	})
-	before := counters(t)
-	for _, requests := range [][]request{{get("a"), get("b"), get("denied")}, {get("a"), get("b")}, {get("broken")}} {
-		if _, err := f.ask(t.Context(), alice, false, requests...); (err != nil) != (requests[0] == get("broken")) {
-			t.Errorf("decide(%v) = %v, want an error only of the broken authorizer", requests, err)
-		}
-	}
-	after := counters(t)
-	for name, want := range map[string]float64{
-		"work_agent_access_reviews_total allowed":   2,
-		"work_agent_access_reviews_total denied":    1,
-		"work_agent_access_reviews_total error":     1,
-		"work_agent_access_review_cache_total hit":  2,
-		"work_agent_access_review_cache_total miss": 4,
-	} {
-		if got := after[name] - before[name]; got != want {
-			t.Errorf("metric %s grew by %v, want %v", name, got, want)
 		}
 	}
 }

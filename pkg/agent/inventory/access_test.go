@@ -85,7 +85,7 @@ func TestAccessInReports(t *testing.T) {
 	if access, role := accessOf(t, b, "c1/one"); access != nil || role[inventory.Rules] != nil {
 		t.Errorf("report to a hub that does not store content: %v and %v, want neither", access, role[inventory.Rules])
 	}
-	s.end(b, true)
+	s.applied()
 	s.put(rbacRecord(t, "one", "list"))
 	if idle, urgent := s.idle(); !idle || urgent {
 		t.Errorf("idle() after a change of content = %t, urgent %t, want nothing to report", idle, urgent)
@@ -105,14 +105,14 @@ func TestAccessInReports(t *testing.T) {
 	if b.resources != 2 {
 		t.Errorf("total of resources = %d, want the role and the AccessReport", b.resources)
 	}
-	s.end(b, true)
+	s.applied()
 
 	// A change that the hub did not receive stays urgent. The AccessReport is part of the same report.
 	s.put(rbacRecord(t, "two", "get"))
 	if _, urgent := s.idle(); !urgent {
 		t.Error("a new role is not urgent")
 	}
-	s.end(s.begin(false), false)
+	s.begin(false)
 	if _, urgent := s.idle(); !urgent {
 		t.Error("a new role is not urgent after a failed report")
 	}
@@ -120,7 +120,7 @@ func TestAccessInReports(t *testing.T) {
 	if access, role := accessOf(t, b, "c1/two"); access == nil || access.Objects != 2 || role == nil {
 		t.Errorf("AccessReport = %v and role %v, want 2 objects and the role", access, role)
 	}
-	s.end(b, true)
+	s.applied()
 	if idle, urgent := s.idle(); !idle || urgent {
 		t.Errorf("idle() after the report = %t, urgent %t, want idle and not urgent", idle, urgent)
 	}
@@ -132,14 +132,14 @@ func TestAccessInReports(t *testing.T) {
 	if access == nil || access.Complete || access.Objects != 1 || role[inventory.Rules] != nil || role[omittedProperty] == nil {
 		t.Errorf("AccessReport = %v and rules %v, omitted %v, want an incomplete report without the rules", access, role[inventory.Rules], role[omittedProperty])
 	}
-	s.end(b, true)
+	s.applied()
 	s.remove(clusterRoles, "c1/two")
 	described = inventory.AccessReport{Reason: "denied"}
 	b = s.begin(false)
 	if access, _ = accessOf(t, b, ""); access == nil || access.Complete || access.Reason != "denied" || access.Objects != 1 {
 		t.Errorf("AccessReport = %v, want an incomplete one with the reason and 1 object", access)
 	}
-	s.end(b, true)
+	s.applied()
 
 	s.accept(false)
 	b = s.begin(true)

@@ -109,7 +109,6 @@ func (f *collection) discover(ctx context.Context) error {
 			errs = append(errs, f.collect(ctx, r))
 		}
 	}
-	watched.Set(float64(len(f.collectors)))
 	if len(failed) > 0 {
 		errs = append(errs, fmt.Errorf("groups that do not answer: %v", sets.List(failed)))
 	}

@@ -6,9 +6,9 @@
 // and references of each kind. For kinds that are not in the tables, for Secrets and for
 // ConfigMaps, the agent reads only metadata, so their content never enters this process.
 //
-// The state (state.go, relations.go) holds the records, the edges that the hub has, and the records that
-// have changed or whose edges may have changed. A report compares both, so changes do not accumulate
-// while the hub is unavailable. The reporter (reporter.go) sends a full
+// The state (state.go, relations.go) holds the records, the edges that were reported, and the records that
+// have changed or whose edges may have changed. A report compares both, and is repeated until the hub has
+// applied it, so changes do not accumulate while the hub is unavailable. The reporter (reporter.go) sends a full
 // report first and then the changes. If the totals in the response of the hub differ from the
 // totals of the agent, it sends a full report again.
 //

@@ -171,8 +171,7 @@ func (e *extractor) extractPod(object *unstructured.Unstructured, r *record, pro
 	r.labels = selectable(object.GetLabels())
 	pod := &corev1.Pod{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, pod); err != nil {
-		unextracted.WithLabelValues(e.resource.Resource).Inc()
-		return
+		return // only metadata is reported
 	}
 	podProperties(pod, properties)
 	*found = append(*found, podReferences(pod)...)

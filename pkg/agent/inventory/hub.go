@@ -106,11 +106,6 @@ type batch struct {
 	adds, drops    []inventory.Edge
 	// resources and edges are the totals on the hub after the batch.
 	resources, edges int
-
-	// taken contains the pending changes that the batch reports. left contains the edges that the hub
-	// does not have after it.
-	taken pending
-	left  []formerEdge
 }
 
 // item is a copy of a record in a batch. Later changes of the record do not affect it.

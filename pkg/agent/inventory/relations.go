@@ -283,27 +283,21 @@ func (s *state) relate(r *record, b *batch) {
 	}
 	wanted := s.wanted(r)
 	s.edges -= len(r.edges)
-	r.edges = slices.DeleteFunc(r.edges, func(e edge) bool {
-		if wanted.Has(e.end) {
-			wanted.Delete(e.end)
-			return false
-		}
-		b.left = append(b.left, formerEdge{r.uid, e.end})
+	added := wanted
+	if !b.full {
+		added = wanted.Difference(sets.New(r.edges...))
+	}
+	for e := range added {
+		b.adds = append(b.adds, reportedEdge(r, s.records[e.to], e.relation))
+	}
+	for _, e := range r.edges {
 		// The hub deletes the edges to a deleted record with the record.
-		if to := s.records[e.to]; to != nil && !b.full {
+		if to := s.records[e.to]; to != nil && !b.full && !wanted.Has(e) {
 			b.drops = append(b.drops, reportedEdge(r, to, e.relation))
 		}
-		return true
-	})
-	for end := range wanted {
-		r.edges = append(r.edges, edge{end: end})
 	}
+	r.edges = wanted.UnsortedList()
 	s.edges += len(r.edges)
-	for _, e := range r.edges {
-		if b.full || !e.delivered {
-			b.adds = append(b.adds, reportedEdge(r, s.records[e.to], e.relation))
-		}
-	}
 }
 
 func reportedEdge(from, to *record, relation relation) inventory.Edge {
@@ -312,11 +306,11 @@ func reportedEdge(from, to *record, relation relation) inventory.Edge {
 	}
 }
 
-func (s *state) wanted(r *record) sets.Set[end] {
-	wanted := sets.New[end]()
+func (s *state) wanted(r *record) sets.Set[edge] {
+	wanted := sets.New[edge]()
 	want := func(to *record, relation relation) {
 		if to != nil && to != r {
-			wanted.Insert(end{to.uid, relation})
+			wanted.Insert(edge{to.uid, relation})
 		}
 	}
 	for _, reference := range r.references {

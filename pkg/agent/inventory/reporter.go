@@ -114,12 +114,10 @@ func (r *reporter) run(ctx context.Context) {
 		}
 		b := r.state.begin(full)
 		r.pending = time.Time{}
-		err := r.report(ctx, b)
-		r.state.end(b, err == nil)
-		if err == nil {
+		if err := r.report(ctx, b); err == nil {
+			r.state.applied()
 			r.synced.Store(r.synced.Load() || b.full)
 			objects.Set(float64(b.resources))
-			edges.Set(float64(b.edges))
 		}
 	}
 }
@@ -171,6 +169,9 @@ func (r *reporter) report(ctx context.Context, b *batch) error {
 		}
 		r.earliest = r.last.Add(delay)
 		r.urgent = r.earliest
+		if apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsInvalid(err) {
+			r.full = r.earliest // the hub would refuse the same report again
+		}
 		r.complain(logger, "Inventory is not reported", err)
 	default:
 		r.unserved.Store(false)
@@ -182,7 +183,6 @@ func (r *reporter) report(ctx context.Context, b *batch) error {
 		r.complaint = ""
 	}
 	reports.WithLabelValues(b.kind(), result).Inc()
-	reportSeconds.WithLabelValues(b.kind(), result).Observe(r.last.Sub(start).Seconds())
 	if err != nil {
 		return err
 	}
@@ -224,7 +224,6 @@ func (r *reporter) check(logger klog.Logger, b *batch, response *inventory.Respo
 	// difference.
 	r.repaired = r.last
 	r.full = r.last.Add(r.repairs.Step())
-	mismatches.Inc()
 	details := []any{"resources", b.resources, "edges", b.edges, "hubResources", response.TotalResources, "hubEdges", response.TotalEdges,
 		"report", b.kind(), "retryAfter", r.full.Sub(r.last)}
 	if refused != nil {

@@ -33,10 +33,12 @@ type state struct {
 	edges int
 
 	pending pending
-	access  accessState
+	// held is the last batch of changes until the hub has applied it, or nil. pending does not contain its changes.
+	held   *batch
+	access accessState
 }
 
-// pending contains the changes that are not reported yet. Its size is bounded by the number of
+// pending contains the changes that are not in a batch yet. Its size is bounded by the number of
 // existing and of reported records.
 type pending struct {
 	// put contains new and changed records. related contains records whose edges may have changed.
@@ -147,28 +149,12 @@ func (s *state) add(r *record) {
 	if former := s.pending.removed[r.uid]; former != nil {
 		// The deletion is no longer pending, so the hub keeps the record and its edges.
 		delete(s.pending.removed, r.uid)
-		s.inherit(r, former)
+		r.known, r.edges = true, former.edges
+		s.edges += len(r.edges)
 	}
 	s.refer(r)
 	s.pending.related.Insert(r)
 	s.relink(r)
-}
-
-// inherit records that the hub may have a record from before, with its edges.
-func (s *state) inherit(r, former *record) {
-	r.known = true
-	for _, e := range former.edges {
-		s.restore(r, e.end)
-	}
-}
-
-// restore records that the hub may have an edge from a record.
-func (s *state) restore(r *record, end end) {
-	r.edges = append(r.edges, edge{end: end})
-	if s.records[r.uid] == r {
-		s.edges++
-		s.pending.related.Insert(r)
-	}
 }
 
 func (s *state) update(old, r *record) {
@@ -212,84 +198,60 @@ func (s *state) drop(r *record) {
 func (s *state) backlog() Backlog {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Backlog{Objects: len(s.records), Edges: s.edges, Changed: len(s.pending.put) + len(s.pending.related), Deleted: len(s.pending.removed)}
+	backlog := Backlog{Objects: len(s.records), Edges: s.edges, Changed: len(s.pending.put) + len(s.pending.related), Deleted: len(s.pending.removed)}
+	if s.held != nil {
+		backlog.Changed += len(s.held.added) + len(s.held.updated) + len(s.held.adds) + len(s.held.drops)
+		backlog.Deleted += len(s.held.removes)
+	}
+	return backlog
 }
 
-// idle reports whether nothing is pending, and whether changes of RBAC objects are.
+// idle reports whether nothing is to report, and whether changes of RBAC objects are.
 func (s *state) idle() (idle, urgent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.describe()
-	return s.pending.size() == 0, s.access.urgent
+	return s.held == nil && s.pending.size() == 0, s.access.urgent || s.held != nil && s.held.urgent
 }
 
-// begin returns a batch of the pending changes, or of all records for a full report. The caller
-// must end the batch before it begins another.
+// begin returns a batch of the pending changes, or of all records for a full report. Until the hub has applied
+// a batch of changes, it returns the same one again, which the hub may apply twice.
 func (s *state) begin(full bool) *batch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.describe()
-	b := &batch{full: full, taken: s.pending, access: s.access.accepted, urgent: s.access.urgent}
-	s.pending, s.access.urgent = newPending(), false
+	if s.held != nil && !full {
+		return s.held
+	}
+	b, changes := &batch{full: full, access: s.access.accepted, urgent: s.access.urgent}, s.pending
+	s.pending, s.access.urgent, s.held = newPending(), false, nil
 	if full {
-		b.taken.related = sets.New(slices.Collect(maps.Values(s.records))...)
+		changes.related = sets.New(slices.Collect(maps.Values(s.records))...)
 		b.added = make([]item, 0, len(s.records))
 		for _, r := range s.records {
 			b.put(r)
 		}
 	} else {
-		for r := range b.taken.put {
+		s.held = b
+		for r := range changes.put {
 			b.put(r)
 		}
-		for uid := range b.taken.removed {
+		for uid := range changes.removed {
 			b.removes = append(b.removes, inventory.Deleted{UID: uid})
 		}
 	}
-	for r := range b.taken.related {
+	for r := range changes.related {
 		s.relate(r, b)
 	}
 	b.resources, b.edges = len(s.records), s.edges
 	return b
 }
 
-// end completes a batch. If the hub may not have applied the batch, its changes that are still
-// current become pending again.
-func (s *state) end(b *batch, taken bool) {
+// applied records that the hub has applied the last batch.
+func (s *state) applied() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if taken {
-		for r := range b.taken.related {
-			for i := range r.edges {
-				r.edges[i].delivered = true
-			}
-		}
-		return
-	}
-	s.access.urgent = s.access.urgent || b.urgent
-	for r := range b.taken.put {
-		if s.records[r.uid] == r {
-			s.pending.put.Insert(r)
-		}
-	}
-	for r := range b.taken.related {
-		if s.records[r.uid] == r {
-			s.pending.related.Insert(r)
-		}
-	}
-	for uid, former := range b.taken.removed {
-		if r := s.records[uid]; r != nil {
-			s.inherit(r, former)
-		} else {
-			s.pending.removed[uid] = former
-		}
-	}
-	for _, left := range b.left {
-		if r := s.records[left.from]; r != nil {
-			s.restore(r, left.end)
-		} else if r := s.pending.removed[left.from]; r != nil {
-			s.restore(r, left.end)
-		}
-	}
+	s.held = nil
 }
 
 func insert[K comparable](in map[K]sets.Set[*record], key K, r *record) {
@@ -336,9 +298,9 @@ type record struct {
 	// ignored is true if the object is not reported.
 	ignored bool
 
-	// edges are the edges from this record that the hub has or may have. Only the state uses them and known.
+	// edges are the edges from this record in the reports. Only the state uses them and known.
 	edges []edge
-	// known is true if the hub may have the record.
+	// known is true if a report contained the record.
 	known bool
 }
 
@@ -361,21 +323,8 @@ func (r *record) refersAs(other *record) bool {
 	return slices.Equal(r.references, other.references) && slices.Equal(r.selector, other.selector)
 }
 
-type end struct {
+type edge struct {
 	// to is the UID of the target.
 	to       string
 	relation relation
-}
-
-type edge struct {
-	end
-	// delivered is true if the hub has the edge, and false if it may have it.
-	delivered bool
-}
-
-// formerEdge is an edge that a record does not have any longer.
-type formerEdge struct {
-	// from is the UID of the record.
-	from string
-	end
 }

@@ -90,7 +90,9 @@ func TestStateConverges(t *testing.T) {
 					t.Fatalf("case %d: the hub has %d resources and %d edges, want %d and %d", n, response.TotalResources, response.TotalEdges, b.resources, b.edges)
 				}
 			}
-			s.end(b, outcome == 1)
+			if outcome == 1 {
+				s.applied()
+			}
 		}
 		send(true, 1)
 		for range 60 {
@@ -116,7 +118,7 @@ func TestStateConverges(t *testing.T) {
 		send(false, 1)
 		last := s.begin(false)
 		hub.apply(decode(t, last))
-		s.end(last, true)
+		s.applied()
 		want := &received{resources: map[string]inventory.Resource{}, edges: map[inventory.Edge]bool{}}
 		fresh := newState()
 		for _, r := range s.records {
@@ -140,7 +142,6 @@ func TestDeletedRecordsKeepNoContent(t *testing.T) {
 	s.put(&record{resource: pod, uid: "c/a", name: "a", properties: []byte(`{"name":"a"}`), access: []byte(`"rules":"[]"`)})
 	lost := s.begin(true)
 	s.remove(pod.GroupResource(), "c/a")
-	s.end(lost, false)
 	if left := s.pending.removed["c/a"]; left == nil || left.properties != nil || left.access != nil {
 		t.Errorf("pending deletion = %+v, want a record without content", left)
 	}

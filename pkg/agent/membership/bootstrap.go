@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 const (
@@ -30,9 +31,9 @@ const (
 	// deniedPause and maxDeniedPause bound the delay of a new request after a denial.
 	deniedPause    = 30 * time.Second
 	maxDeniedPause = 15 * time.Minute
-	// probePeriod is the interval at which an agent that registers again tries its previous
-	// credentials.
-	probePeriod = 30 * time.Second
+	// formerPeriod is like bootstrapTimeout, for an agent that tries its previous credentials after each
+	// attempt. A hub that does not respond fails an attempt earlier, by requestTimeout.
+	formerPeriod = time.Minute
 )
 
 // missingError is the error of a cluster that had joined and no longer exists on the hub.
@@ -54,70 +55,46 @@ func knownEndpoint(known *identity) (*endpoint, error) {
 	return endpointOf(config)
 }
 
-// register obtains credentials with the bootstrap identity, without a time limit. If the hub has
-// rejected the previous credentials, register also keeps trying them, because the rejection may
-// have been a temporary failure. why completes the message that the cluster is not registered.
-func (r *Registrar) register(ctx context.Context, again bool, why string) (*identity, error) {
-	trial, cancel := context.WithCancel(ctx)
+// former returns the previous identity if the hub accepts its credentials, or nil.
+func (r *Registrar) former(ctx context.Context) *identity {
+	known := r.store.last()
+	if known == nil || r.driver.usable(known) != nil {
+		return nil
+	}
+	conn, err := r.connect()
+	if err != nil {
+		return nil
+	}
+	defer conn.close()
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	recovered := make(chan bool, 1)
+	_, err = conn.hub.ocm.ClusterV1().ManagedClusters().Get(ctx, r.config.ClusterName, metav1.GetOptions{})
+	if err != nil && !apierrors.IsForbidden(err) {
+		return nil
+	}
+	return known
+}
+
+// register obtains credentials with the bootstrap identity, without a time limit. If the hub has
+// rejected the previous credentials, register tries them after each attempt, because the rejection
+// may have been a temporary failure. why completes the message that the cluster is not registered.
+func (r *Registrar) register(ctx context.Context, again bool, why string) (*identity, error) {
+	limit, most := bootstrapTimeout, mostPause
 	if again {
-		go func() {
-			defer cancel()
-			recovered <- r.probe(trial)
-		}()
-	} else {
-		recovered <- false
+		limit, most = formerPeriod, formerPeriod
 	}
-	known, err := r.bootstrapUntilDone(trial, why)
-	cancel()
-	works := <-recovered
-	if err != nil && works && ctx.Err() == nil && !errors.Is(err, errSecretDeleted) {
-		former := r.store.last()
-		if former == nil || r.driver.usable(former) != nil {
-			return nil, errSecretDeleted
-		}
-		klog.FromContext(ctx).Info("The hub accepts the previous credentials again")
-		return former, mirror(r.config.Dir, former)
-	}
-	return known, err
-}
-
-// probe waits until the hub accepts the credentials in the files. It returns false if ctx ends.
-func (r *Registrar) probe(ctx context.Context) bool {
-	for pause(ctx, wait.Jitter(probePeriod, 1), nil) {
-		if known := r.store.last(); known == nil || r.driver.usable(known) != nil {
-			<-ctx.Done()
-			return false
-		}
-		conn, err := r.connect()
-		if err != nil {
-			continue
-		}
-		tryCtx, cancel := context.WithTimeout(ctx, requestTimeout)
-		_, err = conn.hub.ocm.ClusterV1().ManagedClusters().Get(tryCtx, r.config.ClusterName, metav1.GetOptions{})
-		cancel()
-		conn.close()
-		if err == nil || apierrors.IsForbidden(err) {
-			return true
-		}
-	}
-	return false
-}
-
-func (r *Registrar) bootstrapUntilDone(ctx context.Context, why string) (*identity, error) {
 	logger := klog.FromContext(ctx)
-	waits, denied := backoff(firstPause, mostPause), backoff(deniedPause, maxDeniedPause)
+	waits, denied := backoff(firstPause, most), backoff(deniedPause, maxDeniedPause)
 	var logged complaint
 	var missing bool
 	for {
 		began := time.Now()
-		known, err := r.bootstrapOnce(ctx, missing)
-		if ctx.Err() == nil {
+		known, err := r.bootstrapOnce(ctx, limit, missing)
+		undecided := err != nil && time.Since(began) >= limit // the hub responds, but has not decided yet
+		if ctx.Err() == nil && !undecided {
 			r.responded(err)
 		}
 		if err == nil {
-			registrations.WithLabelValues("success").Inc()
 			return known, nil
 		}
 		if ctx.Err() != nil {
@@ -126,18 +103,22 @@ func (r *Registrar) bootstrapUntilDone(ctx context.Context, why string) (*identi
 		if final(err) {
 			return nil, err
 		}
+		if again {
+			if former := r.former(ctx); former != nil {
+				logger.Info("The hub accepts the previous credentials again")
+				return former, mirror(r.config.Dir, former)
+			}
+		}
 		// The message that asks the user to delete the Secret remains valid after other errors.
 		missing = missing || errors.As(err, new(*missingError))
-		if time.Since(began) >= bootstrapTimeout {
-			// The hub responds, but has not decided yet.
-			waits = backoff(firstPause, mostPause)
+		if undecided {
+			waits = backoff(firstPause, most)
 			logger.V(2).Info("The cluster is not registered yet", "err", err)
 			if !pause(ctx, waits.Step(), nil) {
 				return nil, ctx.Err()
 			}
 			continue
 		}
-		registrations.WithLabelValues("error").Inc()
 		delay := waits.Step()
 		if errors.As(err, new(*deniedError)) {
 			delay = denied.Step()
@@ -158,10 +139,10 @@ func (r *Registrar) bootstrapUntilDone(ctx context.Context, why string) (*identi
 	}
 }
 
-// bootstrapOnce makes one attempt. missing reports whether an earlier attempt found that the
-// cluster no longer exists on the hub.
-func (r *Registrar) bootstrapOnce(ctx context.Context, missing bool) (*identity, error) {
-	ctx, cancel := context.WithTimeout(ctx, bootstrapTimeout+rand.N(bootstrapTimeout))
+// bootstrapOnce makes one attempt of at most twice the limit. missing reports whether an earlier attempt
+// found that the cluster no longer exists on the hub.
+func (r *Registrar) bootstrapOnce(ctx context.Context, limit time.Duration, missing bool) (*identity, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit+rand.N(limit))
 	defer cancel()
 	endpoint, err := r.bootstrap.endpoint()
 	if err != nil {
@@ -237,7 +218,7 @@ func (r *Registrar) ensureCluster(ctx context.Context, hub *hubClients, known *i
 	clusters := hub.ocm.ClusterV1().ManagedClusters()
 	cluster, err := clusters.Get(ctx, r.config.ClusterName, metav1.GetOptions{})
 	joined := known.get(keyKubeconfig) != ""
-	if joined && apierrors.IsNotFound(err) && aboutObject(err, r.config.ClusterName) {
+	if joined && reconcile.Gone(err, r.config.ClusterName) {
 		return nil, &missingError{cluster: r.config.ClusterName, namespace: r.config.Namespace, secret: r.config.SecretName}
 	}
 	if !joined && apierrors.IsNotFound(err) {

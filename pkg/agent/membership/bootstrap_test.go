@@ -270,8 +270,8 @@ func TestBootstrapIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
-		if _, err := r.bootstrapUntilDone(ctx, ", because the certificate expired"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("bootstrapUntilDone() = %v, want DeadlineExceeded of ctx", err)
+		if _, err := r.register(ctx, false, ", because the certificate expired"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("register() = %v, want DeadlineExceeded of ctx", err)
 		}
 	})
 	// The agent has deleted the Secret of the bootstrap kubeconfig.
@@ -289,9 +289,9 @@ func TestBootstrapIsRepeated(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.store, _ = newStore(identitySecret(map[string]string{keyClusterName: "cluster2"}, nil))
-	_, err = r.bootstrapUntilDone(t.Context(), "")
+	_, err = r.register(t.Context(), false, "")
 	if foreign := (*foreignError)(nil); !errors.As(err, &foreign) {
-		t.Errorf("bootstrapUntilDone() with the Secret of another cluster = %v, want a foreignError", err)
+		t.Errorf("register() with the Secret of another cluster = %v, want a foreignError", err)
 	}
 }
 

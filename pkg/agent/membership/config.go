@@ -15,16 +15,6 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 )
 
-// TokenCommand is the program that gets tokens for a hub on EKS.
-type TokenCommand string
-
-const (
-	// BuiltInTokenCommand is this program itself.
-	BuiltInTokenCommand TokenCommand = "builtin"
-	// AWSTokenCommand is the aws command line.
-	AWSTokenCommand TokenCommand = "aws"
-)
-
 // Config is the configuration of a Registrar. BootstrapKubeconfig, BootstrapSecret, CertificateLifetime
 // and Endpoint are optional. The fields about AWS are required only for aws-irsa.
 type Config struct {
@@ -44,8 +34,6 @@ type Config struct {
 	Dir string
 	// HubCluster and ManagedCluster are the two EKS clusters; only for aws-irsa.
 	HubCluster, ManagedCluster irsa.ARN
-	// TokenCommand gets the tokens of aws-irsa.
-	TokenCommand TokenCommand
 	// CertificateLifetime is the requested lifetime of certificates. If it is zero, the hub
 	// decides.
 	CertificateLifetime time.Duration

@@ -297,7 +297,6 @@ func (d *csrDriver) renew(ctx context.Context, hub *hubClients, renewed func(con
 			if ctx.Err() != nil {
 				return
 			}
-			renewals.WithLabelValues("error").Inc()
 			delay := waits.Step()
 			if errors.As(err, new(*deniedError)) {
 				delay = denied.Step()
@@ -342,7 +341,6 @@ func (d *csrDriver) renewOnce(ctx context.Context, hub *hubClients, renewed func
 	if err := renewed(ctx, known); err != nil {
 		return fmt.Errorf("use the new certificate: %w", err)
 	}
-	renewals.WithLabelValues("success").Inc()
 	klog.FromContext(ctx).Info("Renewed the client certificate")
 	return nil
 }

@@ -25,9 +25,9 @@ func TestDriverIsChosen(t *testing.T) {
 		want   string
 	}{
 		"csr":      {Config{Driver: registerv1alpha1.DriverCSR}, "csr"},
-		"aws-irsa": {Config{Driver: registerv1alpha1.DriverAWSIRSA, HubCluster: arn(t, "hub"), ManagedCluster: arn(t, "managed"), TokenCommand: BuiltInTokenCommand}, "irsa"},
+		"aws-irsa": {Config{Driver: registerv1alpha1.DriverAWSIRSA, HubCluster: arn(t, "hub"), ManagedCluster: arn(t, "managed")}, "irsa"},
 		"unknown":  {Config{Driver: "grpc"}, ""},
-		"no ARN":   {Config{Driver: registerv1alpha1.DriverAWSIRSA, TokenCommand: BuiltInTokenCommand}, ""},
+		"no ARN":   {Config{Driver: registerv1alpha1.DriverAWSIRSA}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := newDriver(&test.config, nil)
@@ -51,37 +51,36 @@ func TestDriverIsChosen(t *testing.T) {
 // cluster.
 func TestIRSAUser(t *testing.T) {
 	hub, managed := arn(t, "hub"), arn(t, "managed")
-	for command, want := range map[TokenCommand]string{BuiltInTokenCommand: "aws-token --region us-west-2 --cluster-name hub --role ", AWSTokenCommand: "--region us-west-2 eks get-token --cluster-name hub --output json --role "} {
-		d, err := newIRSADriver(&Config{ClusterName: "cluster1", HubCluster: hub, ManagedCluster: managed, TokenCommand: command})
+	d, err := newIRSADriver(&Config{ClusterName: "cluster1", HubCluster: hub, ManagedCluster: managed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	user := d.user()
+	want := "aws-token --region us-west-2 --cluster-name hub --role " + d.identity.HubRoleARN()
+	if got := strings.Join(user.Exec.Args, " "); got != want {
+		t.Errorf("user() has arguments %q, want %q", got, want)
+	}
+	identityFor := func(user *clientcmdapi.AuthInfo) *identity {
+		kubeconfig, err := (&endpoint{server: "https://hub"}).kubeconfig(user)
 		if err != nil {
 			t.Fatal(err)
 		}
-		user := d.user()
-		if got := strings.Join(user.Exec.Args, " "); got != want+d.identity.HubRoleARN() {
-			t.Errorf("user() with %s has arguments %q, want %q", command, got, want+d.identity.HubRoleARN())
-		}
-		identityFor := func(user *clientcmdapi.AuthInfo) *identity {
-			kubeconfig, err := (&endpoint{server: "https://hub"}).kubeconfig(user)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return &identity{data: map[string][]byte{keyKubeconfig: kubeconfig}}
-		}
-		other := user.DeepCopy()
-		other.Exec.Args[len(other.Exec.Args)-1] = "arn:aws:iam::123456789012:role/other"
-		for name, test := range map[string]struct {
-			known *identity
-			want  bool
-		}{
-			"own role":      {identityFor(user), true},
-			"another role":  {identityFor(other), false},
-			"certificate":   {identityFor(&clientcmdapi.AuthInfo{ClientCertificate: keyCertificate}), false},
-			"no kubeconfig": {&identity{}, false},
-			"malformed":     {&identity{data: map[string][]byte{keyKubeconfig: []byte("{")}}, false},
-		} {
-			if err := d.usable(test.known); (err == nil) != test.want {
-				t.Errorf("usable(%s) = %v, want usable = %t", name, err, test.want)
-			}
+		return &identity{data: map[string][]byte{keyKubeconfig: kubeconfig}}
+	}
+	other := user.DeepCopy()
+	other.Exec.Args[len(other.Exec.Args)-1] = "arn:aws:iam::123456789012:role/other"
+	for name, test := range map[string]struct {
+		known *identity
+		want  bool
+	}{
+		"own role":      {identityFor(user), true},
+		"another role":  {identityFor(other), false},
+		"certificate":   {identityFor(&clientcmdapi.AuthInfo{ClientCertificate: keyCertificate}), false},
+		"no kubeconfig": {&identity{}, false},
+		"malformed":     {&identity{data: map[string][]byte{keyKubeconfig: []byte("{")}}, false},
+	} {
+		if err := d.usable(test.known); (err == nil) != test.want {
+			t.Errorf("usable(%s) = %v, want usable = %t", name, err, test.want)
 		}
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientauthenticationv1 "k8s.io/client-go/pkg/apis/clientauthentication/v1"
-	clientauthenticationv1beta1 "k8s.io/client-go/pkg/apis/clientauthentication/v1beta1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/klog/v2"
@@ -32,14 +31,13 @@ const (
 type irsaDriver struct {
 	clusterName string
 	identity    irsa.Identity
-	command     TokenCommand
 	program     string
 }
 
 func newIRSADriver(config *Config) (*irsaDriver, error) {
 	d := &irsaDriver{
-		clusterName: config.ClusterName, command: config.TokenCommand,
-		identity: irsa.Identity{Hub: config.HubCluster, Managed: config.ManagedCluster},
+		clusterName: config.ClusterName,
+		identity:    irsa.Identity{Hub: config.HubCluster, Managed: config.ManagedCluster},
 	}
 	if err := d.identity.Validate(); err != nil {
 		return nil, err
@@ -75,20 +73,11 @@ func (d *irsaDriver) usable(known *identity) error {
 
 func (d *irsaDriver) user() *clientcmdapi.AuthInfo {
 	hub := d.identity.Hub
-	exec := &clientcmdapi.ExecConfig{
+	return &clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{
 		APIVersion: clientauthenticationv1.SchemeGroupVersion.String(), InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
 		Command: d.program,
 		Args:    []string{"aws-token", "--region", hub.Region, "--cluster-name", hub.ClusterName, "--role", d.identity.HubRoleARN()},
-	}
-	if d.command == AWSTokenCommand {
-		exec.APIVersion, exec.Command = clientauthenticationv1beta1.SchemeGroupVersion.String(), "aws"
-		exec.Args = []string{
-			"--region", hub.Region, "eks", "get-token", "--cluster-name", hub.ClusterName,
-			"--output", "json", "--role", d.identity.HubRoleARN(),
-		}
-		exec.InstallHint = "Install the AWS command line, or use --aws-token-command=builtin."
-	}
-	return &clientcmdapi.AuthInfo{Exec: exec}
+	}}
 }
 
 // obtain claims the EKS cluster if the hub supports claims, and waits until the hub has accepted
@@ -157,7 +146,7 @@ func (d *irsaDriver) await(ctx context.Context, hub *hubClients, note func(strin
 	})
 }
 
-// renew does nothing: the token command gets new tokens.
+// renew does nothing: the program gets new tokens.
 func (d *irsaDriver) renew(ctx context.Context, _ *hubClients, _ func(context.Context, *identity) error) {
 	<-ctx.Done()
 }

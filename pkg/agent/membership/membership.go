@@ -352,13 +352,6 @@ func (m *membership) denied(cluster *clusterv1.ManagedCluster) string {
 	return message + "; applied objects stay"
 }
 
-// aboutObject reports whether an error concerns an object. Otherwise it concerns a resource that
-// the hub does not serve yet.
-func aboutObject(err error, name string) bool {
-	status, ok := err.(apierrors.APIStatus)
-	return ok && status.Status().Details != nil && status.Status().Details.Name == name && status.Status().Details.Kind != ""
-}
-
 func (m *membership) become(next mode) {
 	m.task.stop()
 	m.task, m.mode = nil, next

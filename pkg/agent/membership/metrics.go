@@ -8,14 +8,6 @@ import (
 const subsystem = "agent_registration"
 
 var (
-	registrations = metrics.NewCounterVec(&metrics.CounterOpts{
-		Subsystem: subsystem, Name: "bootstraps_total", StabilityLevel: metrics.ALPHA,
-		Help: "Attempts to register with the bootstrap identity, by result.",
-	}, []string{"result"})
-	renewals = metrics.NewCounterVec(&metrics.CounterOpts{
-		Subsystem: subsystem, Name: "certificate_renewals_total", StabilityLevel: metrics.ALPHA,
-		Help: "Attempts to renew the client certificate, by result.",
-	}, []string{"result"})
 	certificateExpiry = metrics.NewGauge(&metrics.GaugeOpts{
 		Subsystem: subsystem, Name: "certificate_expiration_timestamp_seconds", StabilityLevel: metrics.ALPHA,
 		Help: "Time when the client certificate for the hub expires.",
@@ -27,5 +19,5 @@ var (
 )
 
 func init() {
-	legacyregistry.MustRegister(registrations, renewals, certificateExpiry, joined)
+	legacyregistry.MustRegister(certificateExpiry, joined)
 }

@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
@@ -38,11 +39,16 @@ const (
 	lastRetry  = 2 * time.Minute
 	// passTimeout bounds one pass.
 	passTimeout = 30 * time.Second
-	// fullRetry is the delay after the quota of the hub rejects a report. invalidRetry is the delay
-	// after the hub rejects labels that exceed its limits. Quotas and limits seldom change.
+	// fullRetry is the delay after the quota of the hub rejects a report, in which no other report is created.
+	// invalidRetry is the delay after the hub rejects labels that exceed its limits. Quotas and limits seldom change.
 	fullRetry    = 2 * time.Minute
 	invalidRetry = 30 * time.Minute
+	// stateWaiting is the state, in the metric, of namespaces for which the quota of the hub has no room.
+	stateWaiting = "waiting"
 )
+
+// errFull is the error of a namespace that waits because the quota of the hub had no room for another one.
+var errFull = errors.New("the quota of the hub is exhausted")
 
 // Config is the configuration of a Controller. All fields are required.
 type Config struct {
@@ -65,8 +71,8 @@ type Controller struct {
 	namespaces                        metadatalister.Lister
 
 	loop reconcile.Loop
-	// parked contains the namespaces that exceed the quota of the hub.
-	parked parking
+	// full is the time in nanoseconds until which the quota of the hub is taken to be exhausted, or 0.
+	full atomic.Int64
 }
 
 // New returns a controller. It makes no request.
@@ -89,7 +95,7 @@ func New(config Config) (*Controller, error) {
 		Reconcile: c.pass, Retry: c.retry,
 		Workers: workers, TenantWorkers: workers,
 		Timeout: passTimeout, StuckTimeout: passTimeout, FirstRetry: firstRetry, LastRetry: lastRetry,
-		Seconds: passSeconds,
+		ReportsStates: true,
 	}
 	return c, errors.Join(
 		c.reportInformer.SetTransform(reconcile.DropManagedFields),
@@ -142,36 +148,43 @@ func (c *Controller) Run(ctx context.Context) error {
 
 func (c *Controller) pass(ctx context.Context, key cache.ObjectName) (time.Duration, error) {
 	err := c.reconcile(ctx, key.Name)
-	if err == nil && c.parked.probing(key.Name) {
-		klog.FromContext(ctx).Info("The hub accepts more ClusterNamespaces again")
-		c.release()
+	state := ""
+	switch {
+	case errors.Is(err, errFull):
+		err, state = reconcile.RequeueAfter(max(time.Until(time.Unix(0, c.full.Load())), 0)), stateWaiting
+	case refusal.IsQuotaExceeded(err):
+		state = stateWaiting
+	case err != nil:
+		state = reconcile.StateFailed
 	}
+	c.loop.SetState(key, state)
 	return 0, err
 }
 
-// retry returns the delay before a namespace is retried after an error. If the quota of the hub
-// rejects several namespaces, only one of them is retried.
-func (c *Controller) retry(key cache.ObjectName, err error, delay time.Duration) time.Duration {
+// retry returns the delay before a namespace is retried after an error. If the quota of the hub rejects a
+// namespace, all others wait as long without a request.
+func (c *Controller) retry(_ cache.ObjectName, err error, delay time.Duration) time.Duration {
 	switch {
 	case refusal.IsQuotaExceeded(err):
-		probe, first := c.parked.refuse(key.Name)
-		if !probe {
-			return -1
-		}
-		if first {
+		delay = wait.Jitter(fullRetry*2/3, 0.5)
+		if c.full.Swap(time.Now().Add(delay).UnixNano()) == 0 {
 			klog.Background().Error(err, "The quota of the hub is exhausted; namespaceSelectors do not select namespaces that are not reported")
 		}
-		return wait.Jitter(fullRetry*2/3, 0.5)
 	case apierrors.IsInvalid(err):
-		return wait.Jitter(invalidRetry*2/3, 0.5)
+		delay = wait.Jitter(invalidRetry*2/3, 0.5)
 	}
 	return delay
 }
 
-// release retries the namespaces that the quota of the hub has rejected.
-func (c *Controller) release() {
-	for _, name := range c.parked.release() {
-		c.loop.Add(cache.ObjectName{Name: name})
+// release retries the namespaces that wait, because the quota of the hub has room again.
+func (c *Controller) release(ctx context.Context) {
+	if c.full.Swap(0) == 0 {
+		return
+	}
+	klog.FromContext(ctx).Info("The quota of the hub has room for more ClusterNamespaces again")
+	namespaces, _ := c.namespaces.List(labels.Everything()) // a lister does not fail
+	for _, namespace := range namespaces {
+		c.loop.Add(cache.ObjectName{Name: namespace.Name})
 	}
 }
 
@@ -189,8 +202,8 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	operation := ""
 	switch exists := namespace != nil && namespace.DeletionTimestamp == nil; {
 	case exists && report == nil:
-		if c.parked.wait(name) {
-			return nil
+		if time.Now().UnixNano() < c.full.Load() {
+			return errFull
 		}
 		operation = "create"
 		_, err = c.hub.Create(ctx, filled(&v1alpha1.ClusterNamespace{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: c.clusterName}}, namespace), metav1.CreateOptions{})
@@ -210,10 +223,8 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("%s ClusterNamespace: %w", operation, err)
 	}
-	writes.WithLabelValues(operation).Inc()
-	if operation == "delete" {
-		// The quota now has room for another report.
-		c.release()
+	if operation != "update" {
+		c.release(ctx)
 	}
 	return nil
 }
@@ -226,58 +237,4 @@ func filled(report *v1alpha1.ClusterNamespace, namespace *metav1.PartialObjectMe
 	report.Labels = namespace.Labels
 	report.Spec.NamespaceUID = namespace.UID
 	return report
-}
-
-// parking contains the namespaces that exceed the quota of the hub. One of them, the probe, is
-// retried. The others wait for the probe and cost no request.
-type parking struct {
-	mu    sync.Mutex
-	probe string
-	names sets.Set[string]
-}
-
-// wait parks a namespace and returns true if another namespace is the probe.
-func (p *parking) wait(name string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.probe == "" || p.probe == name {
-		return false
-	}
-	p.names.Insert(name)
-	waiting.Set(float64(p.names.Len() + 1))
-	return true
-}
-
-// refuse parks a namespace that the quota has rejected. It reports whether the namespace is the
-// probe, and whether it has just become the probe.
-func (p *parking) refuse(name string) (probe, first bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if first = p.probe == ""; first {
-		p.probe, p.names = name, sets.New[string]()
-	}
-	if probe = p.probe == name; !probe {
-		p.names.Insert(name)
-	}
-	waiting.Set(float64(p.names.Len() + 1))
-	return probe, first
-}
-
-func (p *parking) probing(name string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.probe == name && name != ""
-}
-
-// release removes all namespaces and returns them.
-func (p *parking) release() []string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.probe == "" {
-		return nil
-	}
-	names := append(p.names.UnsortedList(), p.probe)
-	p.probe, p.names = "", nil
-	waiting.Set(0)
-	return names
 }

@@ -162,7 +162,7 @@ func TestRetry(t *testing.T) {
 		"backoff":                 {[]error{errors.New("no")}, time.Second, time.Second},
 		"invalid":                 {[]error{invalid}, invalidRetry * 2 / 3, invalidRetry},
 		"quota, first":            {[]error{quota}, fullRetry * 2 / 3, fullRetry},
-		"quota, second":           {[]error{quota, quota}, -1, -1},
+		"quota, second":           {[]error{quota, quota}, fullRetry * 2 / 3, fullRetry},
 		"other error, then quota": {[]error{errors.New("no"), fmt.Errorf("create: %w", quota)}, fullRetry * 2 / 3, fullRetry},
 	} {
 		t.Run(name, func(t *testing.T) {

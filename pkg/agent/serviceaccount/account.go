@@ -222,24 +222,16 @@ func (c *Controller) revoke(ctx context.Context, name string, deleting, seen boo
 		}
 	}
 	c.Restored.Release(ref)
-	if err := c.deleteAccount(ctx, account); err != nil {
-		failures.WithLabelValues("serviceaccount").Inc()
-		return false, err
-	}
-	return false, nil
+	return false, c.deleteAccount(ctx, account)
 }
 
-// ownerGone reports whether a ManagedServiceAccount does not exist on the hub. A response that does
-// not concern the object is an error, such as the response of a hub that does not serve the
-// resource.
+// ownerGone reports whether a ManagedServiceAccount does not exist on the hub.
 func (c *Controller) ownerGone(ctx context.Context, name string) (bool, error) {
 	_, err := c.Hub.AuthenticationV1beta1().ManagedServiceAccounts(c.ClusterName).Get(ctx, name, metav1.GetOptions{})
-	if err == nil {
+	switch {
+	case err == nil:
 		return false, reconcile.ErrOutdated
-	}
-	status, ok := err.(apierrors.APIStatus)
-	if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) &&
-		ok && status.Status().Details != nil && status.Status().Details.Name == name {
+	case reconcile.Gone(err, name):
 		return true, nil
 	}
 	return false, fmt.Errorf("get ManagedServiceAccount: %w", err)

@@ -111,7 +111,7 @@ func New(config Config) (*Controller, error) {
 		Reconcile: c.pass, Urgent: c.urgent, Retry: c.retry,
 		Workers: config.Workers, TenantWorkers: config.Workers, UrgentWorkers: revocationWorkers,
 		Timeout: passTimeout, StuckTimeout: passTimeout, FirstRetry: firstRetry, LastRetry: lastRetry, Clock: config.Clock,
-		Seconds: passSeconds, ReportsStates: true,
+		ReportsStates: true,
 	}
 	return c, errors.Join(
 		c.ownerInformer.SetTransform(reconcile.DropManagedFields),

@@ -126,7 +126,6 @@ func (c *Controller) ensure(ctx context.Context, st *accountState, owner *v1beta
 		r.tokenFailed, r.disowned, r.dead = r.accountFailed, true, true
 		return outcome{conflict: true}, err
 	default:
-		failures.WithLabelValues("serviceaccount").Inc()
 		r.accountFailed = finding{v1beta1.ReasonServiceAccountFailed, describe(err)}
 		r.dead = errors.As(err, &missing)
 		if r.dead || !meta.IsStatusConditionTrue(owner.Status.Conditions, v1beta1.ConditionTokenReported) {

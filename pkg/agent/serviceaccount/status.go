@@ -154,7 +154,6 @@ func (c *Controller) writeStatus(ctx context.Context, st *accountState, owner *v
 	case apierrors.IsConflict(err):
 		return live, reconcile.ErrOutdated
 	case err != nil:
-		failures.WithLabelValues("status").Inc()
 		return live, fmt.Errorf("update status: %w", err)
 	}
 	return live, nil

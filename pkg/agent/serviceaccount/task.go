@@ -105,7 +105,7 @@ func (t *task) check(ctx context.Context) (outcome, error) {
 		if f.ownership == absent && (t.owner.Status.TokenSecretRef != nil || nudge(&t.owner.Status) != "") {
 			t.absence = finding{v1beta1.ReasonSecretMissing, "The Secret does not exist on the hub"}
 		}
-		if err := t.ensureSpare(ctx, f.now, p.mint); err != nil {
+		if err := t.ensureSpare(ctx, f.now); err != nil {
 			return t.fail(err)
 		}
 		p.held = t.st.spare.claims
@@ -131,12 +131,12 @@ func (t *task) check(ctx context.Context) (outcome, error) {
 
 // ensureSpare ensures that there is a token to store: a token that could not be stored before, or a
 // new one.
-func (t *task) ensureSpare(ctx context.Context, now time.Time, why cause) error {
+func (t *task) ensureSpare(ctx context.Context, now time.Time) error {
 	if spare := t.st.spare; spare != nil && spare.accountUID == t.account.UID && spare.request == t.wanted.text && spare.fresh(now) {
 		return nil
 	}
 	var err error
-	t.st.spare, err = t.mint(ctx, t.account, t.wanted, why)
+	t.st.spare, err = t.mint(ctx, t.account, t.wanted)
 	return err
 }
 
@@ -176,7 +176,6 @@ func (t *task) secretFailed(err error) (outcome, error) {
 		return outcome{again: grantInterval, waiting: true}, nil
 	}
 	t.st.unstored = false
-	failures.WithLabelValues("secret").Inc()
 	return t.fail(err)
 }
 

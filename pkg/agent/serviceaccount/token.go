@@ -145,15 +145,13 @@ type minted struct {
 	request string
 }
 
-func (c *Controller) mint(ctx context.Context, account *corev1.ServiceAccount, wanted request, why cause) (*minted, error) {
+func (c *Controller) mint(ctx context.Context, account *corev1.ServiceAccount, wanted request) (*minted, error) {
 	answer, err := c.Managed.CoreV1().ServiceAccounts(account.Namespace).CreateToken(ctx, account.Name, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{Audiences: wanted.audiences, ExpirationSeconds: &wanted.seconds},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		failures.WithLabelValues("token").Inc()
 		return nil, fmt.Errorf("token request: %w", err)
 	}
-	tokensIssued.WithLabelValues(string(why)).Inc()
 	got, err := parseToken(answer.Status.Token)
 	if err != nil {
 		return nil, fmt.Errorf("the managed cluster issued a %w", err)
@@ -201,7 +199,6 @@ func (c *Controller) review(ctx context.Context, secret *corev1.Secret) (verdict
 		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: held.audiences},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		failures.WithLabelValues("review").Inc()
 		return notAsked, fmt.Errorf("token review: %w", err)
 	}
 	if !answer.Status.Authenticated || answer.Status.User.Username != held.subject {

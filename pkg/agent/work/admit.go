@@ -128,7 +128,7 @@ func (p *pass) refuse(ctx context.Context, refusal *Refusal) (outcome, error) {
 		}
 	}
 	again := min(max(p.now().Sub(p.st.refused), firstRecheck), admittedFor)
-	return outcome{state: stateRefused, again: again}, errors.Join(p.keepRecord(ctx, p.work, p.st), p.report(ctx, p.st, p.work, p.items, p.results, frozen))
+	return outcome{state: stateRefused, again: again}, errors.Join(p.keepRecord(ctx, p.work, p.st), p.report(ctx, p.work, p.items, p.results, frozen))
 }
 
 // unadmitted reports a ManifestWork that is not allowed to act, or whose permissions are unknown. Nothing
@@ -142,7 +142,7 @@ func (p *pass) unadmitted(ctx context.Context, err error) (outcome, error) {
 	if ctx.Err() != nil || isConnectionError(err) {
 		return outcome{}, err
 	}
-	return outcome{state: stateFailed}, errors.Join(err, p.report(ctx, p.st, p.work, p.items, skippedAll(p.st, p.items, err), decide.WorkComplete(p.work, p.items)))
+	return outcome{state: stateFailed}, errors.Join(err, p.report(ctx, p.work, p.items, skippedAll(p.st, p.items, err), decide.WorkComplete(p.work, p.items)))
 }
 
 // Executors decides with which permissions ManifestWorks act. The permission to remove objects is

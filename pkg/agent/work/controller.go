@@ -33,6 +33,10 @@ const (
 	passTimeout = 5 * time.Minute
 	// stuckTimeout is the time after which a worker that ignores the end of its pass is stuck.
 	stuckTimeout = passTimeout + 30*time.Second
+	// supersededGrace is the time that a pending request may take after the ManifestWork is deleted, which
+	// a pass notices after deletedPoll.
+	supersededGrace = 4 * time.Second
+	deletedPoll     = time.Second
 	// staleDelay is the delay for an informer to receive a write.
 	staleDelay = 200 * time.Millisecond
 	// defaultSlice is the default of Config.Slice. Passes are short, so that tenants take turns.
@@ -40,6 +44,9 @@ const (
 	// defaultPriorityWorkers is the default of Config.PriorityWorkers.
 	defaultPriorityWorkers = 2
 )
+
+// errSuperseded ends a pass over a ManifestWork that is deleted during the pass.
+var errSuperseded = errors.New("the ManifestWork was deleted")
 
 // States of a ManifestWork in the metric.
 const (
@@ -105,6 +112,8 @@ type Controller struct {
 	workInformer, recordInformer   cache.SharedIndexInformer
 	works                          worklisters.ManifestWorkNamespaceLister
 	records                        worklisters.AppliedManifestWorkLister
+	// workCache and recordCache contain written versions that the informers may not contain yet.
+	workCache, recordCache cache.MutationCache
 
 	loop    reconcile.Loop
 	watches *objectWatches
@@ -132,10 +141,11 @@ func New(config Config) (*Controller, error) {
 	records := c.managedInformers.Work().V1().AppliedManifestWorks()
 	c.workInformer, c.recordInformer = works.Informer(), records.Informer()
 	c.works, c.records = works.Lister().ManifestWorks(config.ClusterName), records.Lister()
+	c.workCache, c.recordCache = newestOf(c.workInformer), newestOf(c.recordInformer)
 	c.loop = reconcile.Loop{
 		Name: "manifestwork",
 		Feeds: []reconcile.Feed{
-			{Informer: c.workInformer, Keys: reconcile.Own, Observe: c.states.observe},
+			{Informer: c.workInformer, Keys: reconcile.Own},
 			{Informer: c.recordInformer, Keys: c.recordKeys},
 		},
 		Reconcile: c.reconcile, Class: c.class, Retry: c.retry,
@@ -146,6 +156,11 @@ func New(config Config) (*Controller, error) {
 	}
 	c.watches = newObjectWatches(config.Metadata, c.loop.Add)
 	return c, nil
+}
+
+// newestOf returns a cache of the newest versions of the objects of an informer.
+func newestOf(informer cache.SharedIndexInformer) cache.MutationCache {
+	return cache.NewIntegerResourceVersionMutationCache(klog.Background(), informer.GetStore(), nil, 5*time.Minute, false)
 }
 
 func (c *Controller) key(work string) cache.ObjectName {
@@ -229,25 +244,40 @@ func (c *Controller) pass(ctx context.Context, key cache.ObjectName) (outcome, e
 	if key.Namespace == "" {
 		return c.evictFormer(ctx, key, st)
 	}
-	applyCtx, interrupted, end := c.states.interruptible(ctx, st)
-	defer end()
-	work := c.cachedWork(key.Name, st)
+	work := c.cachedWork(key.Name)
 	if work == nil {
-		end()
 		return c.evict(ctx, key, st)
 	}
 	st.seen = true
 	if work.DeletionTimestamp != nil {
-		end()
 		return c.tracer.pass(ctx, work, st, func(ctx context.Context) (outcome, error) { return c.finalize(ctx, key, work, st) })
 	}
-	result, err := c.tracer.pass(applyCtx, work, st, func(ctx context.Context) (outcome, error) {
-		return c.apply(ctx, key, work, st, interrupted)
-	})
+	applyCtx, end := c.untilDeleted(ctx, work)
+	defer end()
+	result, err := c.tracer.pass(applyCtx, work, st, func(ctx context.Context) (outcome, error) { return c.apply(ctx, key, work, st) })
 	if errors.Is(context.Cause(applyCtx), errSuperseded) {
 		return outcome{partial: true}, nil
 	}
 	return result, err
+}
+
+// untilDeleted returns the context of a pass that applies a ManifestWork. It ends supersededGrace after the
+// ManifestWork is deleted, so that a request without a response does not delay the removal.
+func (c *Controller) untilDeleted(ctx context.Context, work *workv1.ManifestWork) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		deleted := func(context.Context) (bool, error) { return c.deleted(work), nil }
+		if wait.PollUntilContextCancel(ctx, deletedPoll, false, deleted) == nil {
+			time.AfterFunc(supersededGrace, func() { cancel(errSuperseded) })
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// deleted reports whether a ManifestWork does not exist on the hub, or is being deleted.
+func (c *Controller) deleted(work *workv1.ManifestWork) bool {
+	known, err := c.works.Get(work.Name)
+	return err != nil || known.UID != work.UID || known.DeletionTimestamp != nil
 }
 
 // retry stores the time at which failed manifests are retried. The next pass may be earlier, because it

@@ -5,15 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/restored"
@@ -57,11 +55,11 @@ func (c *Controller) finalize(ctx context.Context, key cache.ObjectName, work *w
 			default:
 				message = fmt.Sprintf("%d objects of the ManifestWork still exist, such as %s", len(remaining), decide.EntryID(remaining[0]))
 			}
-			return result, errors.Join(err, c.reportDeleting(ctx, st, work, message))
+			return result, errors.Join(err, c.reportDeleting(ctx, work, message))
 		}
 	}
 	c.watches.track(key, nil)
-	return outcome{state: stateDeleting}, c.dropFinalizer(ctx, st, work)
+	return outcome{state: stateDeleting}, c.dropFinalizer(ctx, work)
 }
 
 // evict removes the objects of a ManifestWork that does not exist on the hub, after a grace period.
@@ -71,8 +69,8 @@ func (c *Controller) finalize(ctx context.Context, key cache.ObjectName, work *w
 func (c *Controller) evict(ctx context.Context, key cache.ObjectName, st *workState) (outcome, error) {
 	name := key.Name
 	st.admitted = admission{}
-	record := c.cachedRecord(name, st)
-	if record == nil || record.Spec.HubHash != c.HubHash || record.Spec.AgentID != c.AgentID || record.Name != c.recordName(name) || !c.ours(record) {
+	record := c.cachedRecord(name)
+	if record == nil || !c.wrote(record) {
 		return c.drop(key)
 	}
 	gone, err := c.workGone(ctx, name)
@@ -93,6 +91,11 @@ func (c *Controller) evict(ctx context.Context, key cache.ObjectName, st *workSt
 	}
 	st.confirmed = c.Restored.Release(retainedRef(name)) || st.confirmed
 	return c.evictRecord(ctx, key, st, record)
+}
+
+// wrote reports whether the agent wrote a record for the current hub.
+func (c *Controller) wrote(record *workv1.AppliedManifestWork) bool {
+	return record.Spec.HubHash == c.HubHash && record.Spec.AgentID == c.AgentID && record.Name == c.recordName(record.Spec.ManifestWorkName) && c.ours(record)
 }
 
 // former reports whether the agent wrote a record while it was registered with another hub. Agents
@@ -144,7 +147,7 @@ func (c *Controller) grace(ctx context.Context, st *workState, record *workv1.Ap
 	}
 	updated := record.DeepCopy()
 	updated.Status.EvictionStartTime = &metav1.Time{Time: c.now()}
-	if _, err := c.writeRecordStatus(ctx, st, updated); err != nil {
+	if _, err := c.writeRecordStatus(ctx, updated); err != nil {
 		return 0, err
 	}
 	klog.FromContext(ctx).Info("A ManifestWork disappeared from the hub; its objects are removed after the grace period", "work", updated.Spec.ManifestWorkName, "gracePeriod", c.EvictionGracePeriod)
@@ -190,9 +193,9 @@ func (c *Controller) clear(ctx context.Context, key cache.ObjectName, st *workSt
 	}
 	result := outcome{state: stateDeleting, again: c.resume(options.Until)}
 	if err == nil && len(remaining) == 0 {
-		return result, nil, c.dropRecord(ctx, st, record)
+		return result, nil, c.dropRecord(ctx, record)
 	}
-	_, writeErr := c.setApplied(ctx, st, record, remaining)
+	_, writeErr := c.setApplied(ctx, record, remaining)
 	return result, remaining, errors.Join(err, writeErr)
 }
 
@@ -216,31 +219,19 @@ func (c *Controller) RemoveAll(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list AppliedManifestWorks: %w", err)
 	}
-	var mu sync.Mutex
-	var errs []error
-	workers := errgroup.Group{}
-	workers.SetLimit(c.Workers)
-	for i := range records.Items {
-		record := &records.Items[i]
-		if record.Spec.HubHash != c.HubHash || record.Spec.AgentID != c.AgentID || record.Name != c.recordName(record.Spec.ManifestWorkName) || !c.ours(record) {
-			continue
+	errs := make([]error, len(records.Items))
+	workqueue.ParallelizeUntil(ctx, c.Workers, len(records.Items), func(i int) {
+		removeCtx, cancel := context.WithTimeout(ctx, passTimeout)
+		defer cancel()
+		if record := &records.Items[i]; c.wrote(record) {
+			errs[i] = c.removeRecord(removeCtx, record)
 		}
-		workers.Go(func() error {
-			removeCtx, cancel := context.WithTimeout(ctx, passTimeout)
-			defer cancel()
-			if err := c.removeRecord(removeCtx, record); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				errs = append(errs, fmt.Errorf("ManifestWork %s: %w", record.Spec.ManifestWorkName, err))
-			}
-			return nil
-		})
-	}
-	_ = workers.Wait() // no worker returns an error
+	})
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	if len(errs) > 1 {
 		return fmt.Errorf("%d ManifestWorks are not removed, such as %w", len(errs), errs[0])
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, ctx.Err())...)
 }
 
 func (c *Controller) removeRecord(ctx context.Context, record *workv1.AppliedManifestWork) error {
@@ -248,18 +239,17 @@ func (c *Controller) removeRecord(ctx context.Context, record *workv1.AppliedMan
 	if err != nil {
 		return err
 	}
-	st := &workState{}
 	remaining, err := c.remover.RemoveAll(ctx, record, record.Status.AppliedResources, removal.Options{OwnedOnly: true, Orphan: orphan})
 	if err == nil && len(remaining) == 0 {
-		return c.dropRecord(ctx, st, record)
+		return c.dropRecord(ctx, record)
 	}
-	if _, writeErr := c.setApplied(ctx, st, record, remaining); writeErr != nil {
+	if _, writeErr := c.setApplied(ctx, record, remaining); writeErr != nil {
 		klog.FromContext(ctx).V(2).Info("Failed to update the AppliedManifestWork", "record", record.Name, "err", writeErr)
 	}
 	if err == nil {
 		err = fmt.Errorf("%d objects still exist, such as %s", len(remaining), decide.EntryID(remaining[0]))
 	}
-	return err
+	return fmt.Errorf("ManifestWork %s: %w", record.Spec.ManifestWorkName, err)
 }
 
 // RemoveFinalizers removes the agent's finalizer from the ManifestWorks on the hub, so that the hub
@@ -274,7 +264,7 @@ func (c *Controller) RemoveFinalizers(ctx context.Context) error {
 		return fmt.Errorf("list ManifestWorks: %w", err)
 	}
 	for i := range works.Items {
-		if err := c.dropFinalizer(ctx, &workState{}, &works.Items[i]); err != nil && !noAccess(err) {
+		if err := c.dropFinalizer(ctx, &works.Items[i]); err != nil && !noAccess(err) {
 			return fmt.Errorf("ManifestWork %s: %w", works.Items[i].Name, err)
 		}
 	}

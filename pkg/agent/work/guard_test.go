@@ -10,6 +10,7 @@ import (
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/fake"
+	"open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions"
 )
 
 // TestBeginGuard checks that UIDs that were recorded before the ManifestWork was guarded are forgotten:
@@ -29,6 +30,7 @@ func TestBeginGuard(t *testing.T) {
 			Status:     workv1.AppliedManifestWorkStatus{AppliedResources: []workv1.AppliedManifestResourceMeta{{Name: "a", UID: "u"}}},
 		}
 		c := &Controller{Config: Config{Managed: fake.NewSimpleClientset(record)}}
+		c.recordCache = newestOf(externalversions.NewSharedInformerFactory(c.Managed, 0).Work().V1().AppliedManifestWorks().Informer())
 		st := &workState{items: map[decide.ObjectID]*itemState{{Name: "a"}: {State: apply.State{UID: "u"}}}}
 		_, err := c.beginGuard(t.Context(), &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Annotations: test.work}}, st, record)
 		if err != nil {

@@ -19,26 +19,20 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/removal"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/status"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 	"open-cluster-management.io/hub-apiserver/pkg/tracing"
 )
 
 // cachedWork returns the newest known version of a ManifestWork, or nil if the informer does not
 // contain it.
-func (c *Controller) cachedWork(name string, st *workState) *workv1.ManifestWork {
-	cached, err := c.works.Get(name)
-	if err != nil {
-		st.hub = nil
-		return nil
-	}
-	if work := newer(cached, st.hub); work != cached {
-		return work
-	}
-	st.hub = nil
-	return cached
+func (c *Controller) cachedWork(name string) *workv1.ManifestWork {
+	cached, _, _ := c.workCache.GetByKey(c.key(name).String()) // a store does not fail
+	work, _ := cached.(*workv1.ManifestWork)
+	return work
 }
 
 // patchWork patches a ManifestWork on the hub. The change must contain its UID.
-func (c *Controller) patchWork(ctx context.Context, st *workState, work *workv1.ManifestWork, change map[string]any, subresources ...string) (*workv1.ManifestWork, error) {
+func (c *Controller) patchWork(ctx context.Context, work *workv1.ManifestWork, change map[string]any, subresources ...string) (*workv1.ManifestWork, error) {
 	patch, err := json.Marshal(change)
 	if err != nil {
 		return nil, err
@@ -47,26 +41,26 @@ func (c *Controller) patchWork(ctx context.Context, st *workState, work *workv1.
 	if err != nil {
 		return nil, err
 	}
-	st.hub = patched
+	c.workCache.Mutation(patched)
 	return patched, nil
 }
 
 // setFinalizers replaces the finalizers of a ManifestWork if its version has not changed.
-func (c *Controller) setFinalizers(ctx context.Context, st *workState, work *workv1.ManifestWork, finalizers []string) (*workv1.ManifestWork, error) {
-	return c.patchWork(ctx, st, work, map[string]any{"metadata": map[string]any{
+func (c *Controller) setFinalizers(ctx context.Context, work *workv1.ManifestWork, finalizers []string) (*workv1.ManifestWork, error) {
+	return c.patchWork(ctx, work, map[string]any{"metadata": map[string]any{
 		"uid": work.UID, "resourceVersion": work.ResourceVersion, "finalizers": finalizers,
 	}})
 }
 
-func (c *Controller) ensureFinalizer(ctx context.Context, st *workState, work *workv1.ManifestWork) (*workv1.ManifestWork, error) {
+func (c *Controller) ensureFinalizer(ctx context.Context, work *workv1.ManifestWork) (*workv1.ManifestWork, error) {
 	if slices.Contains(work.Finalizers, workv1.ManifestWorkFinalizer) {
 		return work, nil
 	}
 	finalizers := append(slices.Clone(work.Finalizers), workv1.ManifestWorkFinalizer)
-	return c.setFinalizers(ctx, st, work, finalizers)
+	return c.setFinalizers(ctx, work, finalizers)
 }
 
-func (c *Controller) dropFinalizer(ctx context.Context, st *workState, work *workv1.ManifestWork) error {
+func (c *Controller) dropFinalizer(ctx context.Context, work *workv1.ManifestWork) error {
 	kept := slices.DeleteFunc(slices.Clone(work.Finalizers), func(f string) bool { return f == workv1.ManifestWorkFinalizer })
 	if len(kept) == len(work.Finalizers) {
 		return nil
@@ -74,14 +68,14 @@ func (c *Controller) dropFinalizer(ctx context.Context, st *workState, work *wor
 	if kept == nil {
 		kept = []string{}
 	}
-	_, err := c.setFinalizers(ctx, st, work, kept)
+	_, err := c.setFinalizers(ctx, work, kept)
 	return removal.IgnoreNotFound(err)
 }
 
 // setStatus writes the status of a ManifestWork if it differs. It ignores the version of the
 // ManifestWork, because only the agent writes the status and each condition contains its
 // generation. So an author who changes the spec repeatedly does not prevent the report.
-func (c *Controller) setStatus(ctx context.Context, st *workState, work *workv1.ManifestWork, status workv1.ManifestWorkStatus) error {
+func (c *Controller) setStatus(ctx context.Context, work *workv1.ManifestWork, status workv1.ManifestWorkStatus) error {
 	status.ExecutorChoice = work.Status.ExecutorChoice
 	if equality.Semantic.DeepEqual(work.Status, status) {
 		return nil
@@ -96,21 +90,15 @@ func (c *Controller) setStatus(ctx context.Context, st *workState, work *workv1.
 	// The report is the end of the trace, so it is recorded even if there are many objects.
 	ctx, _ = tracing.WithBudget(ctx, reportSpans)
 	ctx, span := tracing.Start(ctx, "Report status")
-	_, err := c.patchWork(ctx, st, work, map[string]any{"metadata": map[string]any{"uid": work.UID}, "status": status}, "status")
+	_, err := c.patchWork(ctx, work, map[string]any{"metadata": map[string]any{"uid": work.UID}, "status": status}, "status")
 	tracing.End(span, tracing.Reason(err))
 	return err
 }
 
-// workGone reports whether a ManifestWork does not exist on the hub. A response that does not
-// concern the ManifestWork is an error, such as the response of a hub that does not serve the
-// resource.
+// workGone reports whether a ManifestWork does not exist on the hub.
 func (c *Controller) workGone(ctx context.Context, name string) (bool, error) {
 	_, err := c.Hub.WorkV1().ManifestWorks(c.ClusterName).Get(ctx, name, metav1.GetOptions{})
-	if err == nil {
-		return false, nil
-	}
-	status, ok := err.(apierrors.APIStatus)
-	if apierrors.IsNotFound(err) && !removal.NotServed(err) && ok && status.Status().Details != nil && status.Status().Details.Name == name {
+	if reconcile.Gone(err, name) {
 		return true, nil
 	}
 	return false, err
@@ -139,30 +127,18 @@ func skippedAll(st *workState, items []*decide.Item, err error) []status.Result 
 	return results
 }
 
-func (c *Controller) report(ctx context.Context, st *workState, work *workv1.ManifestWork, items []*decide.Item, results []status.Result, frozen bool) error {
-	return c.setStatus(ctx, st, work, status.Work(work.Status, work.Generation, items, results, frozen))
+func (c *Controller) report(ctx context.Context, work *workv1.ManifestWork, items []*decide.Item, results []status.Result, frozen bool) error {
+	return c.setStatus(ctx, work, status.Work(work.Status, work.Generation, items, results, frozen))
 }
 
 // reportDeleting writes the reason why a deleted ManifestWork still exists.
-func (c *Controller) reportDeleting(ctx context.Context, st *workState, work *workv1.ManifestWork, message string) error {
+func (c *Controller) reportDeleting(ctx context.Context, work *workv1.ManifestWork, message string) error {
 	updated := *work.Status.DeepCopy()
 	meta.SetStatusCondition(&updated.Conditions, metav1.Condition{
 		Type: workv1.WorkDeleting, Status: metav1.ConditionTrue, Reason: workv1.ReasonWorkDeleting,
 		Message: status.Truncate(message), ObservedGeneration: work.Generation,
 	})
-	return c.setStatus(ctx, st, work, updated)
-}
-
-// reasonOf returns the label of an error in the metric of apply errors: the reason of the API
-// error, or Unreachable or Other.
-func reasonOf(err error) string {
-	if isConnectionError(err) {
-		return "Unreachable"
-	}
-	if reason := tracing.Reason(err); reason != "Error" {
-		return reason
-	}
-	return "Other"
+	return c.setStatus(ctx, work, updated)
 }
 
 func isConnectionError(err error) bool {

@@ -130,7 +130,7 @@ func (p *pass) attempt(ctx context.Context, it *decide.Item, state *itemState) {
 	defer cancel()
 	frozen := p.frozen || decide.ItemComplete(p.work, it)
 	t := &apply.Task{
-		Item: it, State: &state.State, Former: p.former[it.ID().String()], RecordedUID: p.recordedUID(it, state),
+		Item: it, State: &state.State, RecordedUID: p.recordedUID(it, state),
 		Complete: func(live *unstructured.Unstructured) bool {
 			return it.Completable() && p.evaluator.Complete(ctx, p.budget, live, it.Config.ConditionRules)
 		},
@@ -159,7 +159,7 @@ func (p *pass) attempt(ctx context.Context, it *decide.Item, state *itemState) {
 		return
 	}
 	if err != nil {
-		p.failing(ctx, err)
+		p.failing(err)
 	}
 	if live == nil && err != nil && retryable(err) && p.unreachable == nil {
 		// The status reports whether the object exists, even if it cannot be applied.
@@ -201,12 +201,9 @@ func (p *pass) request(ctx context.Context, t *apply.Task, frozen bool) (*unstru
 	return p.applier.Apply(ctx, t)
 }
 
-func (p *pass) failing(ctx context.Context, err error) {
+func (p *pass) failing(err error) {
 	if p.writing && uncertain(err) {
 		p.st.unsettled = p.now()
-	}
-	if ctx.Err() == nil && retryable(err) {
-		applyErrors.WithLabelValues(reasonOf(err)).Inc()
 	}
 	if removal.NotServed(err) {
 		p.mapper.stale()

@@ -34,14 +34,11 @@ type pass struct {
 	work    *workv1.ManifestWork
 	items   []*decide.Item
 	started time.Time
-	// interrupted reports whether the ManifestWork was deleted during the pass.
-	interrupted func() bool
 	// budget bounds the expressions that the ManifestWork evaluates in this pass.
 	budget *bounded.Budget
 	record *workv1.AppliedManifestWork
 	// entries are the entries of record. It is nil until an entry is read.
 	entries map[decide.ObjectID]workv1.AppliedManifestResourceMeta
-	former  decide.FieldSets
 	applier *apply.Applier
 	// frozen is true if the ManifestWork is complete and so is not applied.
 	frozen bool
@@ -77,7 +74,7 @@ type pass struct {
 
 func (p *pass) soon(after time.Duration) { p.again = min(p.again, after) }
 
-func (c *Controller) apply(ctx context.Context, key cache.ObjectName, work *workv1.ManifestWork, st *workState, interrupted func() bool) (outcome, error) {
+func (c *Controller) apply(ctx context.Context, key cache.ObjectName, work *workv1.ManifestWork, st *workState) (outcome, error) {
 	if st.generation != work.Generation {
 		st.generation, st.notBefore, st.refused = work.Generation, time.Time{}, time.Time{}
 		c.loop.Forget(key)
@@ -91,10 +88,10 @@ func (c *Controller) apply(ctx context.Context, key cache.ObjectName, work *work
 	items := decide.Plan(ctx, c.mapper, work)
 	if len(work.Name) > maxWorkName {
 		err := fmt.Errorf("not applied: the name of the ManifestWork is longer than %d characters", maxWorkName)
-		return outcome{state: stateFailed}, c.report(ctx, st, work, items, failedAll(items, err), false)
+		return outcome{state: stateFailed}, c.report(ctx, work, items, failedAll(items, err), false)
 	}
 	p := &pass{
-		Controller: c, key: key, st: st, work: work, interrupted: interrupted, items: items, roles: decide.RolesOf(items), started: c.now(),
+		Controller: c, key: key, st: st, work: work, items: items, roles: decide.RolesOf(items), started: c.now(),
 		results: make([]status.Result, len(items)), again: resyncPeriod, budget: bounded.NewBudget(),
 		frozen: decide.WorkComplete(work, items), uids: map[decide.ObjectID]types.UID{}, checked: st.cut,
 	}
@@ -102,7 +99,7 @@ func (c *Controller) apply(ctx context.Context, key cache.ObjectName, work *work
 	if err != nil {
 		return p.unadmitted(ctx, err)
 	}
-	if p.work, err = c.ensureFinalizer(ctx, st, work); err != nil {
+	if p.work, err = c.ensureFinalizer(ctx, work); err != nil {
 		return outcome{}, err
 	}
 	return p.run(ctx, client)
@@ -115,7 +112,7 @@ func (p *pass) run(ctx context.Context, client dynamic.Interface) (outcome, erro
 		return *result, err
 	}
 	for _, it := range ordered {
-		if p.interrupted() {
+		if p.deleted(p.work) {
 			return outcome{partial: true}, nil
 		}
 		if p.tried > 0 && p.now().Sub(p.started) >= p.Slice {
@@ -139,20 +136,20 @@ func (p *pass) run(ctx context.Context, client dynamic.Interface) (outcome, erro
 func (p *pass) begin(ctx context.Context, client dynamic.Interface, ordered []*decide.Item) (*outcome, error) {
 	st, work := p.st, p.work
 	manager := decide.FieldManager(p.recordName(work.Name))
-	record, former, err := p.ensureRecord(ctx, work, st, decide.FieldSetsOf(p.items, manager, nil))
+	record, err := p.ensureRecord(ctx, work, st, p.items)
 	if err == nil && record.DeletionTimestamp != nil {
 		result, err := p.rebuildRecord(ctx, p.key, st, record)
 		return &result, err
 	}
 	if err == nil {
-		record, err = p.setApplied(ctx, st, record, decide.Intents(record.Status.AppliedResources, ordered))
+		record, err = p.setApplied(ctx, record, decide.Intents(record.Status.AppliedResources, ordered))
 	}
 	if err != nil {
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || ctx.Err() != nil {
 			return &outcome{}, err
 		}
 		err = fmt.Errorf("not applied: cannot write the AppliedManifestWork: %w", err)
-		return &outcome{state: stateFailed}, errors.Join(err, p.report(ctx, st, work, p.items, skippedAll(st, p.items, err), false))
+		return &outcome{state: stateFailed}, errors.Join(err, p.report(ctx, work, p.items, skippedAll(st, p.items, err), false))
 	}
 	if st.owner != record.UID {
 		st.owner, st.items = record.UID, map[decide.ObjectID]*itemState{}
@@ -160,10 +157,11 @@ func (p *pass) begin(ctx context.Context, client dynamic.Interface, ordered []*d
 	// The watches start before the first write, so that they receive every change.
 	p.watches.track(p.key, p.refsOf(p.items, record.Status.AppliedResources, st.waits))
 	_, named := ExecutorOf(work)
-	p.record, p.former, p.clean = record, former, !p.frozen
+	p.record, p.clean = record, !p.frozen
 	p.applier = &apply.Applier{
 		Client: client, Owner: decide.OwnerRef(record), Manager: manager, Guard: p.guard(work, record),
 		Now: p.now, Named: named, MayWrite: p.mayWrite, Held: p.held, Budget: p.budget,
+		Managers: decide.ManagersOf(record), Stale: record.Annotations[appliedAnnotation] != appliedVersion(work),
 	}
 	if !st.cut {
 		st.round++
@@ -189,7 +187,7 @@ func (p *pass) finish(ctx context.Context, ordered []*decide.Item) (outcome, err
 	} else if len(remaining) > 0 {
 		p.soon(p.resume(until))
 	}
-	record, err := p.setApplied(ctx, st, p.record, append(current, remaining...))
+	record, err := p.setApplied(ctx, p.record, append(current, remaining...))
 	if err != nil {
 		return outcome{}, err
 	}
@@ -202,11 +200,9 @@ func (p *pass) finish(ctx context.Context, ordered []*decide.Item) (outcome, err
 	p.watches.track(p.key, p.refsOf(p.items, record.Status.AppliedResources, waits))
 	p.setWaits(p.key, st, waits)
 	if p.clean {
-		if _, err = p.updateRecord(ctx, st, record, work, decide.FieldSetsOf(p.items, p.applier.Manager, p.former)); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, p.markApplied(ctx, record, work))
 	}
-	errs = append(errs, p.report(ctx, st, work, p.items, p.results, p.frozen))
+	errs = append(errs, p.report(ctx, work, p.items, p.results, p.frozen))
 	err = errors.Join(errs...)
 	if err != nil && errors.Join(errs[1:]...) == nil {
 		err = reconcile.Reported(err) // the conditions of the manifests contain it

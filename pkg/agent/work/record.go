@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/decide"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/removal"
@@ -72,13 +71,13 @@ func recordedOrphans(record *workv1.AppliedManifestWork) (func(decide.ObjectID) 
 // keepRecord updates the delete option in the record of a ManifestWork that is not applied, and
 // ends its eviction.
 func (c *Controller) keepRecord(ctx context.Context, work *workv1.ManifestWork, st *workState) error {
-	record := c.cachedRecord(work.Name, st)
+	record := c.cachedRecord(work.Name)
 	if record == nil || record.DeletionTimestamp != nil || record.Spec.HubHash != c.HubHash || !c.ours(record) {
 		return nil
 	}
 	var err error
 	if record.Status.EvictionStartTime != nil {
-		if record, err = c.setApplied(ctx, st, record, record.Status.AppliedResources); err != nil {
+		if record, err = c.setApplied(ctx, record, record.Status.AppliedResources); err != nil {
 			return err
 		}
 	}
@@ -89,7 +88,7 @@ func (c *Controller) keepRecord(ctx context.Context, work *workv1.ManifestWork, 
 	if updated.Annotations, err = recordAnnotations(work, updated.Annotations); err != nil || maps.Equal(updated.Annotations, record.Annotations) {
 		return err
 	}
-	_, err = c.writeRecord(ctx, st, updated)
+	_, err = c.writeRecord(ctx, updated)
 	return err
 }
 
@@ -101,19 +100,12 @@ func (c *Controller) ours(record *workv1.AppliedManifestWork) bool {
 	return name == "" || name == c.ClusterName
 }
 
-// cachedRecord returns the newest known record of a ManifestWork, or nil.
-func (c *Controller) cachedRecord(name string, st *workState) *workv1.AppliedManifestWork {
-	cached, err := c.records.Get(c.recordName(name))
-	if err != nil {
-		// The informer may not contain the record yet. If the record is deleted, the next write
-		// fails.
-		return st.record
-	}
-	if record := newer(cached, st.record); record != cached {
-		return record
-	}
-	st.record = nil
-	return cached
+// cachedRecord returns the newest known record of a ManifestWork, or nil. The informer may not contain a new
+// record yet.
+func (c *Controller) cachedRecord(name string) *workv1.AppliedManifestWork {
+	cached, _, _ := c.recordCache.GetByKey(c.recordName(name)) // a store does not fail
+	record, _ := cached.(*workv1.AppliedManifestWork)
+	return record
 }
 
 // liveRecord reads the record of a ManifestWork. It returns nil if the record does not exist.
@@ -125,43 +117,32 @@ func (c *Controller) liveRecord(ctx context.Context, name string) (*workv1.Appli
 	return record, err
 }
 
-// ensureRecord creates or updates the record of a ManifestWork before any manifest is applied. It
-// also returns the fields that earlier versions of the manifests set. sets are the fields that the
-// current manifests set.
-func (c *Controller) ensureRecord(ctx context.Context, work *workv1.ManifestWork, st *workState, sets decide.FieldSets) (*workv1.AppliedManifestWork, decide.FieldSets, error) {
-	record := c.cachedRecord(work.Name, st)
+// ensureRecord creates or updates the record of a ManifestWork before any manifest is applied.
+func (c *Controller) ensureRecord(ctx context.Context, work *workv1.ManifestWork, st *workState, items []*decide.Item) (*workv1.AppliedManifestWork, error) {
+	record := c.cachedRecord(work.Name)
 	if record == nil {
-		created, err := c.createRecord(ctx, work, sets)
-		if err == nil {
-			st.record = created
-			return created, decide.FieldSets{}, nil
-		}
+		created, err := c.createRecord(ctx, work, items)
 		if !apierrors.IsAlreadyExists(err) {
-			return nil, nil, err
+			return created, err
 		}
 		if record, err = c.recordClient().Get(ctx, c.recordName(work.Name), metav1.GetOptions{}); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	if record.Spec.HubHash != c.HubHash || record.Spec.ManifestWorkName != work.Name {
-		return nil, nil, fmt.Errorf("AppliedManifestWork %s belongs to another ManifestWork, %s", record.Name, record.Spec.ManifestWorkName)
+		return nil, fmt.Errorf("AppliedManifestWork %s belongs to another ManifestWork, %s", record.Name, record.Spec.ManifestWorkName)
 	}
 	if !c.ours(record) {
-		return nil, nil, fmt.Errorf("AppliedManifestWork %s belongs to another name of this cluster, %s", record.Name, record.Labels[clusterv1.ClusterNameLabel])
+		return nil, fmt.Errorf("AppliedManifestWork %s belongs to another name of this cluster, %s", record.Name, record.Labels[clusterv1.ClusterNameLabel])
 	}
 	if record.DeletionTimestamp != nil {
-		return record, nil, nil
+		return record, nil
 	}
-	former, err := decide.DecodeFieldSets(record.Annotations[decide.FieldsAnnotation])
+	record, err := c.beginGuard(ctx, work, st, record)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Failed to decode the fields of earlier manifests; they stay in the objects")
-		former = decide.FieldSets{}
+		return nil, err
 	}
-	if record, err = c.beginGuard(ctx, work, st, record); err != nil {
-		return nil, nil, err
-	}
-	record, err = c.updateRecord(ctx, st, record, work, former.Union(sets))
-	return record, former, err
+	return c.updateRecord(ctx, record, work, items)
 }
 
 // beginGuard removes the UIDs from the record of a ManifestWork that was not guarded before, because it
@@ -175,19 +156,15 @@ func (c *Controller) beginGuard(ctx context.Context, work *workv1.ManifestWork, 
 	for i := range entries {
 		entries[i].UID = ""
 	}
-	return c.setApplied(ctx, st, record, entries)
+	return c.setApplied(ctx, record, entries)
 }
 
-func (c *Controller) createRecord(ctx context.Context, work *workv1.ManifestWork, sets decide.FieldSets) (*workv1.AppliedManifestWork, error) {
-	encoded, err := sets.Encode()
+func (c *Controller) createRecord(ctx context.Context, work *workv1.ManifestWork, items []*decide.Item) (*workv1.AppliedManifestWork, error) {
+	annotations, err := recordAnnotations(work, map[string]string{appliedAnnotation: appliedVersion(work)})
 	if err != nil {
 		return nil, err
 	}
-	annotations, err := recordAnnotations(work, map[string]string{decide.FieldsAnnotation: encoded})
-	if err != nil {
-		return nil, err
-	}
-	return c.recordClient().Create(ctx, &workv1.AppliedManifestWork{
+	record := &workv1.AppliedManifestWork{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        c.recordName(work.Name),
 			Labels:      c.recordLabels(work),
@@ -195,20 +172,20 @@ func (c *Controller) createRecord(ctx context.Context, work *workv1.ManifestWork
 			Finalizers:  []string{workv1.AppliedManifestWorkFinalizer},
 		},
 		Spec: workv1.AppliedManifestWorkSpec{HubHash: c.HubHash, AgentID: c.AgentID, ManifestWorkName: work.Name},
-	}, metav1.CreateOptions{})
+	}
+	if err := decide.RecordManagers(record, items); err != nil {
+		return nil, err
+	}
+	return c.recordClient().Create(ctx, record, metav1.CreateOptions{})
 }
 
 // updateRecord writes all fields of a record except the status, if they differ.
-func (c *Controller) updateRecord(ctx context.Context, st *workState, record *workv1.AppliedManifestWork, work *workv1.ManifestWork, sets decide.FieldSets) (*workv1.AppliedManifestWork, error) {
-	encoded, err := sets.Encode()
-	if err != nil {
-		return nil, err
-	}
+func (c *Controller) updateRecord(ctx context.Context, record *workv1.AppliedManifestWork, work *workv1.ManifestWork, items []*decide.Item) (_ *workv1.AppliedManifestWork, err error) {
 	updated := record.DeepCopy()
 	updated.Spec.AgentID = c.AgentID
 	updated.Labels = labels.Merge(updated.Labels, c.recordLabels(work))
-	if updated.Annotations[decide.FieldsAnnotation] != encoded {
-		metav1.SetMetaDataAnnotation(&updated.ObjectMeta, decide.FieldsAnnotation, encoded)
+	if err := decide.RecordManagers(updated, items); err != nil {
+		return nil, err
 	}
 	if updated.Annotations, err = recordAnnotations(work, updated.Annotations); err != nil {
 		return nil, err
@@ -219,46 +196,65 @@ func (c *Controller) updateRecord(ctx context.Context, st *workState, record *wo
 	if equality.Semantic.DeepEqual(record, updated) {
 		return record, nil
 	}
-	return c.writeRecord(ctx, st, updated)
+	return c.writeRecord(ctx, updated)
 }
 
-func (c *Controller) writeRecord(ctx context.Context, st *workState, record *workv1.AppliedManifestWork) (*workv1.AppliedManifestWork, error) {
+// appliedAnnotation contains the version of the ManifestWork that was last applied completely. Objects
+// contain no fields of earlier versions.
+const appliedAnnotation = "work.open-cluster-management.io/applied-version"
+
+func appliedVersion(work *workv1.ManifestWork) string {
+	return fmt.Sprintf("%s/%d", work.UID, work.Generation)
+}
+
+// markApplied records that the ManifestWork is applied completely.
+func (c *Controller) markApplied(ctx context.Context, record *workv1.AppliedManifestWork, work *workv1.ManifestWork) error {
+	if record.Annotations[appliedAnnotation] == appliedVersion(work) {
+		return nil
+	}
+	updated := record.DeepCopy()
+	metav1.SetMetaDataAnnotation(&updated.ObjectMeta, appliedAnnotation, appliedVersion(work))
+	_, err := c.writeRecord(ctx, updated)
+	return err
+}
+
+func (c *Controller) writeRecord(ctx context.Context, record *workv1.AppliedManifestWork) (*workv1.AppliedManifestWork, error) {
 	updated, err := c.recordClient().Update(ctx, record, metav1.UpdateOptions{})
 	if err != nil {
-		return nil, c.forgetRecord(st, err)
+		return nil, err
 	}
-	st.record = updated
+	c.recordCache.Mutation(updated)
 	return updated, nil
 }
 
 // setApplied writes the list of applied objects if it differs, and ends the eviction.
-func (c *Controller) setApplied(ctx context.Context, st *workState, record *workv1.AppliedManifestWork, applied []workv1.AppliedManifestResourceMeta) (*workv1.AppliedManifestWork, error) {
+func (c *Controller) setApplied(ctx context.Context, record *workv1.AppliedManifestWork, applied []workv1.AppliedManifestResourceMeta) (*workv1.AppliedManifestWork, error) {
 	if record.Status.EvictionStartTime == nil && equality.Semantic.DeepEqual(record.Status.AppliedResources, applied) {
 		return record, nil
 	}
 	updated := record.DeepCopy()
 	updated.Status.AppliedResources = applied
 	updated.Status.EvictionStartTime = nil
-	return c.writeRecordStatus(ctx, st, updated)
+	return c.writeRecordStatus(ctx, updated)
 }
 
-func (c *Controller) writeRecordStatus(ctx context.Context, st *workState, record *workv1.AppliedManifestWork) (*workv1.AppliedManifestWork, error) {
+func (c *Controller) writeRecordStatus(ctx context.Context, record *workv1.AppliedManifestWork) (*workv1.AppliedManifestWork, error) {
 	updated, err := c.recordClient().UpdateStatus(ctx, record, metav1.UpdateOptions{})
 	if err != nil {
-		return nil, c.forgetRecord(st, err)
+		return nil, err
 	}
-	st.record = updated
+	c.recordCache.Mutation(updated)
 	return updated, nil
 }
 
-func (c *Controller) dropRecord(ctx context.Context, st *workState, record *workv1.AppliedManifestWork) error {
+func (c *Controller) dropRecord(ctx context.Context, record *workv1.AppliedManifestWork) error {
 	if record.DeletionTimestamp == nil {
 		err := c.recordClient().Delete(ctx, record.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &record.UID}})
 		if err == nil {
 			record, err = c.recordClient().Get(ctx, record.Name, metav1.GetOptions{})
 		}
 		if err != nil {
-			return removal.IgnoreNotFound(c.forgetRecord(st, err))
+			return removal.IgnoreNotFound(err)
 		}
 	}
 	kept := slices.DeleteFunc(slices.Clone(record.Finalizers), func(f string) bool { return f == workv1.AppliedManifestWorkFinalizer })
@@ -268,16 +264,7 @@ func (c *Controller) dropRecord(ctx context.Context, st *workState, record *work
 	updated := record.DeepCopy()
 	updated.Finalizers = kept
 	_, err := c.recordClient().Update(ctx, updated, metav1.UpdateOptions{})
-	st.record = nil
 	return removal.IgnoreNotFound(err)
-}
-
-// forgetRecord makes the next pass read the record again if the known version is outdated.
-func (c *Controller) forgetRecord(st *workState, err error) error {
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		st.record = nil
-	}
-	return err
 }
 
 func entryRef(entry workv1.AppliedManifestResourceMeta) objectRef {

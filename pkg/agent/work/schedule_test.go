@@ -15,6 +15,7 @@ import (
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	worklisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile/fair"
 )
 
@@ -151,34 +152,46 @@ func TestMarkedWorksLeaveThePriorityLane(t *testing.T) {
 
 // TestDeletionEndsThePass uses the fake clock of synctest, so it takes no time.
 func TestDeletionEndsThePass(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := states{}
-		work := newWork(actAs, configMapManifest)
-		ctx, interrupted, end := s.interruptible(t.Context(), s.get(testKey))
-		s.observe(work, false)
-		if interrupted() {
-			t.Error("interrupted after an event = true, want false")
-		}
-		deleted := work.DeepCopy()
-		deleting(deleted)
-		s.observe(deleted, false)
-		s.observe(deleted, false)
-		if !interrupted() || ctx.Err() != nil {
-			t.Errorf("interrupted = %v with context error %v, want true and a context that has not ended yet", interrupted(), ctx.Err())
-		}
-		time.Sleep(supersededGrace)
-		synctest.Wait()
-		if !errors.Is(context.Cause(ctx), errSuperseded) {
-			t.Errorf("cause = %v, want %v", context.Cause(ctx), errSuperseded)
-		}
-		end()
-		_, interrupted, end = s.interruptible(t.Context(), s.get(testKey))
-		end()
-		s.observe(work, true)
-		if interrupted() {
-			t.Error("interrupted after the end of the pass = true, want false")
-		}
-	})
+	for name, deletion := range map[string]func(cache.Indexer, *workv1.ManifestWork) error{
+		"being deleted": func(works cache.Indexer, work *workv1.ManifestWork) error {
+			deleted := work.DeepCopy()
+			deleting(deleted)
+			return works.Update(deleted)
+		},
+		"gone": func(works cache.Indexer, work *workv1.ManifestWork) error { return works.Delete(work) },
+		"created again": func(works cache.Indexer, work *workv1.ManifestWork) error {
+			again := work.DeepCopy()
+			again.UID = "2"
+			return works.Update(again)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				work, works := newWork(actAs, configMapManifest), cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+				if err := works.Add(work); err != nil {
+					t.Fatal(err)
+				}
+				c := &Controller{works: worklisters.NewManifestWorkLister(works).ManifestWorks(testKey.Namespace)}
+				ctx, end := c.untilDeleted(t.Context(), work)
+				defer end()
+				time.Sleep(time.Minute)
+				if c.deleted(work) || ctx.Err() != nil {
+					t.Errorf("deleted() = %t with context error %v before the deletion, want false and none", c.deleted(work), ctx.Err())
+				}
+				if err := deletion(works, work); err != nil {
+					t.Fatal(err)
+				}
+				if !c.deleted(work) || ctx.Err() != nil {
+					t.Errorf("deleted() = %t with context error %v, want true and a context that has not ended yet", c.deleted(work), ctx.Err())
+				}
+				time.Sleep(deletedPoll + supersededGrace)
+				synctest.Wait()
+				if !errors.Is(context.Cause(ctx), errSuperseded) {
+					t.Errorf("cause = %v, want %v", context.Cause(ctx), errSuperseded)
+				}
+			})
+		})
+	}
 }
 
 func TestTenantOfMalformedManifest(t *testing.T) {

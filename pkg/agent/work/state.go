@@ -1,16 +1,11 @@
 package work
 
 import (
-	"context"
-	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
@@ -21,29 +16,18 @@ import (
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
-// supersededGrace is the time that a pending request may take after the ManifestWork is deleted.
-const supersededGrace = 5 * time.Second
-
-// errSuperseded ends a pass over a ManifestWork that is deleted during the pass.
-var errSuperseded = errors.New("the ManifestWork was deleted")
-
 // workState is what the agent knows of one ManifestWork between passes. It saves requests. After a
 // restart, it is rebuilt. Only passes over the ManifestWork use it, except for the fields that the mu of
 // states guards.
 type workState struct {
 	// uid and classified are the UID and the generation to which tenant, permission and slow belong; see
 	// states.class. permission is true if the ManifestWork delivers a ClusterPermission. slow is true if a
-	// pass failed or took more than one slice. interrupt ends the pass that applies the ManifestWork; see
-	// states.interruptible. mu guards them.
+	// pass failed or took more than one slice. mu guards them.
 	uid              types.UID
 	classified       int64
 	tenant           string
 	permission, slow bool
-	interrupt        func()
 
-	// hub and record are written versions that the informers may not contain yet.
-	hub    *workv1.ManifestWork
-	record *workv1.AppliedManifestWork
 	// items are the states of the objects that were applied under the AppliedManifestWork with the
 	// UID owner.
 	owner types.UID
@@ -150,56 +134,4 @@ func (s *states) drop(key cache.ObjectName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.works, key)
-}
-
-// interruptible returns the context of a pass that applies a ManifestWork. When the ManifestWork is
-// deleted, interrupted returns true, and after supersededGrace the context ends.
-func (s *states) interruptible(ctx context.Context, st *workState) (_ context.Context, interrupted func() bool, end func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	var deleted atomic.Bool
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st.interrupt = func() {
-		deleted.Store(true)
-		time.AfterFunc(supersededGrace, func() { cancel(errSuperseded) })
-	}
-	return ctx, deleted.Load, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		st.interrupt = nil
-		cancel(nil)
-	}
-}
-
-// observe ends the pass that applies a ManifestWork if that is deleted.
-func (s *states) observe(obj any, deleted bool) {
-	work, ok := obj.(*workv1.ManifestWork)
-	if !ok || !deleted && work.DeletionTimestamp == nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if st := s.works[cache.MetaObjectToName(work)]; st != nil && st.interrupt != nil {
-		st.interrupt()
-		st.interrupt = nil
-	}
-}
-
-// newer returns the newer version of an object from an informer and an object that a write
-// returned.
-func newer[T interface {
-	comparable
-	metav1.Object
-}](cached, written T) T {
-	var none T
-	if written == none {
-		return cached
-	}
-	if cached == none || cached.GetUID() != written.GetUID() {
-		return cached
-	}
-	if order, err := resourceversion.CompareResourceVersion(written.GetResourceVersion(), cached.GetResourceVersion()); err == nil && order > 0 {
-		return written
-	}
-	return cached
 }

@@ -90,7 +90,6 @@ func (w *objectWatches) track(work cache.ObjectName, refs sets.Set[objectRef]) {
 			delete(w.resources, ref.gvr)
 		}
 	}
-	watchedResources.Set(float64(len(w.resources)))
 }
 
 // seen returns the version of an object that its watch received last. It is unknown until the watch

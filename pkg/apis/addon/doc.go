@@ -1,4 +1,5 @@
 // +k8s:deepcopy-gen=package
+// +internal:v1alpha1=AddOnDeploymentConfig,ClusterManagementAddOn,ManagedClusterAddOn
 
 // Package addon contains the internal types of the group addon.open-cluster-management.io, which the server uses
 // regardless of the version of a request. They have the fields of one version:

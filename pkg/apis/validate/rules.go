@@ -6,6 +6,7 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/ratchet"
@@ -16,7 +17,7 @@ type Rules[T metav1.Object] struct {
 	ClusterScoped bool
 	// Name checks the name of a new object.
 	Name apivalidation.ValidateNameFunc
-	// Create checks what updates cannot change, Spec checks the spec, and Status the status.
+	// Create checks what updates cannot change, Spec checks the spec, and Status the status except its conditions.
 	Create, Spec, Status func(obj T) field.ErrorList
 	// Change compares a changed spec with the stored one.
 	Change func(obj, old T) field.ErrorList
@@ -47,7 +48,19 @@ func (r Rules[T]) Update(obj, old T) field.ErrorList {
 }
 
 // UpdateStatus validates an update of the status of an object.
-func (r Rules[T]) UpdateStatus(obj, old T) field.ErrorList { return ratcheted(obj, old, r.Status) }
+func (r Rules[T]) UpdateStatus(obj, old T) field.ErrorList { return ratcheted(obj, old, r.status) }
+
+func (r Rules[T]) status(obj T) field.ErrorList {
+	var errs field.ErrorList
+	status := reflect.ValueOf(obj).Elem().FieldByName("Status")
+	if conditions := status.FieldByName("Conditions"); conditions.IsValid() {
+		errs = metav1validation.ValidateConditions(conditions.Interface().([]metav1.Condition), field.NewPath("status", "conditions"))
+	}
+	if r.Status != nil {
+		errs = append(errs, r.Status(obj)...)
+	}
+	return errs
+}
 
 func ratcheted[T any](obj, old T, check func(T) field.ErrorList) field.ErrorList {
 	if check == nil {

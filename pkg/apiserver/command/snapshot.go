@@ -5,11 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
-	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,9 +14,7 @@ import (
 )
 
 const (
-	// snapshotTimeout is the default of --timeout. A disk writes 8 GiB in this time.
-	snapshotTimeout = 10 * time.Minute
-	standardOutput  = "-"
+	standardOutput = "-"
 
 	outputTable = "table"
 	outputJSON  = "json"
@@ -29,7 +23,6 @@ const (
 // snapshotFlags are the flags of the snapshot commands.
 type snapshotFlags struct {
 	dataDir, prefix, output string
-	timeout                 time.Duration
 	overwrite, replace      bool
 }
 
@@ -56,26 +49,15 @@ func (f *snapshotFlags) command(use, short, long string, run func(ctx context.Co
 			if f.output != outputTable && f.output != outputJSON {
 				return fmt.Errorf("--output must be %s or %s, not %q", outputTable, outputJSON, f.output)
 			}
-			ctx := command.Context()
-			if f.timeout > 0 {
-				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("not finished within --timeout=%s", f.timeout))
-				defer cancel()
-			}
-			err := run(ctx, command, args[0])
-			if cause := context.Cause(ctx); err != nil && cause != nil {
-				return fmt.Errorf("%w: %w", cause, err)
-			}
-			return err
+			return run(command.Context(), command, args[0])
 		},
 	}
 	command.Flags().StringVarP(&f.output, "output", "o", outputTable, "Format of the report: table or json.")
 	return command
 }
 
-func (f *snapshotFlags) addCommon(command *cobra.Command) {
+func (f *snapshotFlags) addDataDir(command *cobra.Command) {
 	command.Flags().StringVar(&f.dataDir, "data-dir", options.DefaultDataDir, "Directory for the data of the embedded etcd.")
-	command.Flags().DurationVar(&f.timeout, "timeout", snapshotTimeout, "Maximum duration. 0 means no limit.")
 }
 
 func (f *snapshotFlags) save() *cobra.Command {
@@ -96,16 +78,13 @@ keep those.`,
 			}
 			return f.report(command.OutOrStdout(), status)
 		})
-	f.addCommon(command)
+	f.addDataDir(command)
 	command.Flags().BoolVar(&f.overwrite, "overwrite", false, "Replace FILE if it exists.")
 	return command
 }
 
 func (f *snapshotFlags) status() *cobra.Command {
-	return f.command("status", "Check and describe a snapshot", `Check the hash and the database of the snapshot FILE, and describe it.
-
-The report lists the API versions in which each resource may be stored. A server that starts with the
-snapshot must read them all.`,
+	return f.command("status", "Check and describe a snapshot", `Check the hash and the database of the snapshot FILE, and describe it.`,
 		func(_ context.Context, command *cobra.Command, file string) error {
 			status, err := etcd.ReadSnapshot(file)
 			if err != nil {
@@ -133,7 +112,7 @@ Agents keep objects that the snapshot does not contain until an administrator co
 				mark.Revision, f.dataDir, mark.ID)
 			return err
 		})
-	f.addCommon(command)
+	f.addDataDir(command)
 	command.Flags().StringVar(&f.prefix, "etcd-prefix", options.EtcdPathPrefix, "Prefix of the keys of the server, as in the flag of the server.")
 	command.Flags().BoolVar(&f.replace, "replace", false, "Replace data in --data-dir. They are moved to the directory replaced-<time> in --data-dir.")
 	return command
@@ -150,11 +129,5 @@ func (f *snapshotFlags) report(out io.Writer, status *etcd.SnapshotStatus) error
 	row("SIZE", fmt.Sprintf("%d bytes", status.SizeBytes))
 	row("SHA-256", status.SHA256)
 	row("ETCD", status.EtcdVersion)
-	if mark := status.Restored; mark != nil {
-		row("RESTORED", fmt.Sprintf("%s (%s)", mark.Time.Format(time.RFC3339), mark.ID))
-	}
-	for _, name := range slices.Sorted(maps.Keys(status.StoredVersions)) {
-		row("STORED", name+" "+strings.Join(status.StoredVersions[name], ", "))
-	}
 	return table.Flush()
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -31,8 +30,8 @@ const (
 	probeKey   = "health"
 )
 
-// Failover makes the clients of etcd clusters use the members that respond. If a member does not respond while
-// another one of its cluster does, it closes the connections to it. A process that is stopped, or a link that loses all packets,
+// Failover makes the clients of an etcd cluster use the members that respond. If a member does not respond while
+// another one does, it closes the connections to it. A process that is stopped, or a link that loses all packets,
 // otherwise looks like a member that has nothing to send. New connections to a member wait until it responds: the
 // client of etcd waits up to two minutes after it has failed to connect.
 type Failover struct {
@@ -110,13 +109,12 @@ func (f *Failover) disconnect(address string) (closed int) {
 	return closed
 }
 
-// Run probes the members of the etcd clusters until ctx ends. Connect must have made the clients of members direct. Run calls
-// isolated when the last member of one of the clusters has stopped responding.
-func (f *Failover) Run(ctx context.Context, clusters *Clusters, isolated func()) {
-	failures := map[string]int{}
-	alone := make([]int, len(clusters.clients))
+// Run probes the members of the etcd cluster until ctx ends. Connect must have made the clients of members direct. Run calls
+// isolated when the last member has stopped responding.
+func (f *Failover) Run(ctx context.Context, cluster *Cluster, isolated func()) {
+	failures, alone := map[string]int{}, 0
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		silence := clusters.probe(ctx)
+		silence := cluster.probe(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -126,36 +124,34 @@ func (f *Failover) Run(ctx context.Context, clusters *Clusters, isolated func())
 			}
 			f.mark(hostOf(member), failures[member] >= probeFailures)
 		}
-		lost := false
-		for i, client := range clusters.clients {
-			cluster := client.Endpoints()
-			if silent(cluster, silence) {
-				// The reason may be this process, and there is no better connection.
-				if alone[i]++; alone[i] == probeFailures {
-					lost = true
-					klog.FromContext(ctx).Info("No member of an etcd cluster responds; ending all watches, so that clients continue at another replica", "members", cluster)
-				}
+		if silent(silence) {
+			// The reason may be this process, and there is no better connection.
+			if alone++; alone == probeFailures {
+				klog.FromContext(ctx).Info("No member of etcd responds; ending all watches, so that clients continue at another replica")
+				isolated()
+			}
+			return
+		}
+		alone = 0
+		for member := range silence {
+			if failures[member] < probeFailures {
 				continue
 			}
-			alone[i] = 0
-			for _, member := range cluster {
-				if failures[member] < probeFailures {
-					continue
-				}
-				if closed := f.disconnect(hostOf(member)); closed > 0 {
-					klog.FromContext(ctx).Info("An etcd member does not respond; using the others", "member", member, "closedConnections", closed)
-				}
+			if closed := f.disconnect(hostOf(member)); closed > 0 {
+				klog.FromContext(ctx).Info("An etcd member does not respond; using the others", "member", member, "closedConnections", closed)
 			}
-		}
-		if lost {
-			isolated()
 		}
 	}, probePeriod)
 }
 
-// silent reports whether no member of a cluster responds.
-func silent(cluster []string, silence map[string]error) bool {
-	return !slices.ContainsFunc(cluster, func(member string) bool { return silence[member] == nil })
+// silent reports whether no member responds.
+func silent(silence map[string]error) bool {
+	for _, err := range silence {
+		if err == nil {
+			return false
+		}
+	}
+	return true
 }
 
 // mark records whether a member is silent.
@@ -169,22 +165,19 @@ func (f *Failover) mark(address string, silent bool) {
 	}
 }
 
-// Unavailable returns an error that names the clusters of which no member responds, or nil.
-func (c *Clusters) Unavailable(ctx context.Context) error {
+// Unavailable returns an error if no member of the cluster responds.
+func (c *Cluster) Unavailable(ctx context.Context) error {
 	silence := c.probe(ctx)
-	var errs []error
-	for _, client := range c.clients {
-		cluster := client.Endpoints()
-		if silent(cluster, silence) {
-			errs = append(errs, fmt.Errorf("etcd %s does not respond: %w", strings.Join(cluster, ","), silence[cluster[0]]))
-		}
+	if !silent(silence) {
+		return nil
 	}
-	return errors.Join(errs...)
+	servers := c.Client.Endpoints()
+	return fmt.Errorf("etcd %s does not respond: %w", strings.Join(servers, ","), silence[servers[0]])
 }
 
 // probe returns for each member nil if it responds with the current state, which requires the leader of the cluster, or
 // the reason why it does not.
-func (c *Clusters) probe(ctx context.Context) map[string]error {
+func (c *Cluster) probe(ctx context.Context) map[string]error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	return c.eachMember(func(_ string, client *clientv3.Client) error {

@@ -3,10 +3,8 @@ package etcd
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -52,23 +50,15 @@ func (s *Server) observe(ctx context.Context) (bool, error) {
 	if status.StorageVersion != "" {
 		s.logLevel.SetLevel(zap.WarnLevel)
 	}
-	outOfSpace, err := s.alarms(ctx)
+	// The only alarm of a single member is that of a full database.
+	alarms, err := s.client.AlarmList(ctx)
 	if err != nil {
-		return false, err
+		return false, fmt.Errorf("alarms: %w", err)
 	}
 	sizeGauge.Set(float64(status.DbSize))
-	spaceGauge.Set(float64(min(len(outOfSpace), 1)))
+	spaceGauge.Set(float64(min(len(alarms.Alarms), 1)))
 	free := status.DbSize - status.DbSizeInUse
-	return len(outOfSpace) > 0 || free >= defragmentAboveBytes && free >= status.DbSize/2, nil
-}
-
-// alarms returns the alarms of a full database.
-func (s *Server) alarms(ctx context.Context) ([]*etcdserverpb.AlarmMember, error) {
-	found, err := s.client.AlarmList(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("alarms: %w", err)
-	}
-	return slices.DeleteFunc(found.Alarms, func(alarm *etcdserverpb.AlarmMember) bool { return alarm.Alarm != etcdserverpb.AlarmType_NOSPACE }), nil
+	return len(alarms.Alarms) > 0 || free >= defragmentAboveBytes && free >= status.DbSize/2, nil
 }
 
 func (s *Server) defragment(ctx context.Context) error {
@@ -76,12 +66,9 @@ func (s *Server) defragment(ctx context.Context) error {
 	if _, err := s.client.Defragment(ctx, s.Endpoint()); err != nil {
 		return fmt.Errorf("defragmenting: %w", err)
 	}
-	outOfSpace, err := s.alarms(ctx)
-	for _, alarm := range outOfSpace {
-		// etcd raises the alarm again at once if there still is no space.
-		if _, err := s.client.AlarmDisarm(ctx, (*clientv3.AlarmMember)(alarm)); err != nil {
-			return fmt.Errorf("disarming: %w", err)
-		}
+	// etcd raises the alarm again at once if there still is no space.
+	if _, err := s.client.AlarmDisarm(ctx, &clientv3.AlarmMember{}); err != nil {
+		return fmt.Errorf("disarming: %w", err)
 	}
-	return err
+	return nil
 }

@@ -2,8 +2,6 @@ package etcd
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,7 +16,6 @@ import (
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
-	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 const (
@@ -171,29 +168,9 @@ func interrupted(dataDir string) error {
 	return fmt.Errorf("a restore into %s was interrupted: restore the snapshot again, or delete %s to start without data", dataDir, temp)
 }
 
-// ReadMarks returns the mark of the data, or nil if no cluster was restored. If the clusters have different marks, its ID
-// identifies all of them, so that it is a new one after each restore.
-func (c *Clusters) ReadMarks(ctx context.Context) (*Mark, error) {
-	var last *Mark
-	ids := sets.New[string]()
-	for _, client := range c.clients {
-		mark, err := readMark(ctx, client, c.root)
-		if err != nil {
-			return nil, fmt.Errorf("etcd %s: %w", strings.Join(client.Endpoints(), ","), err)
-		}
-		if mark == nil {
-			continue
-		}
-		ids.Insert(mark.ID)
-		if last == nil || mark.Time.After(last.Time) {
-			last = mark
-		}
-	}
-	if ids.Len() > 1 {
-		sum := sha256.Sum256([]byte(strings.Join(sets.List(ids), "\n")))
-		last = &Mark{ID: hex.EncodeToString(sum[:]), Time: last.Time}
-	}
-	return last, nil
+// ReadMark returns the mark of the data, or nil if they were not restored.
+func (c *Cluster) ReadMark(ctx context.Context) (*Mark, error) {
+	return readMark(ctx, c.Client, c.Prefix)
 }
 
 // readMark returns the mark of the data of an etcd, or nil if they were not restored.

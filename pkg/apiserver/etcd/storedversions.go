@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -40,10 +39,10 @@ func (e *IncompatibleError) Error() string {
 
 // RecordVersions adds the versions that this server stores to the record in etcd. It returns an IncompatibleError if etcd
 // may contain objects that this server cannot read.
-func (c *Clusters) RecordVersions(ctx context.Context, resources []StoredVersions) error {
-	client, key := c.clients[0], c.root+recordKey
+func (c *Cluster) RecordVersions(ctx context.Context, resources []StoredVersions) error {
+	key := c.Prefix + recordKey
 	for {
-		answer, err := client.Get(ctx, key)
+		answer, err := c.Client.Get(ctx, key)
 		if err != nil {
 			return fmt.Errorf("reading the versions of stored objects: %w", err)
 		}
@@ -63,7 +62,7 @@ func (c *Clusters) RecordVersions(ctx context.Context, resources []StoredVersion
 		if err != nil {
 			return err
 		}
-		written, err := client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", revision)).
+		written, err := c.Client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", revision)).
 			Then(clientv3.OpPut(key, string(content))).Commit()
 		if err != nil {
 			return fmt.Errorf("recording the versions of stored objects: %w", err)
@@ -93,6 +92,3 @@ func (r *versionRecord) add(resources []StoredVersions) (changed bool, err error
 	}
 	return changed, nil
 }
-
-// isRecord reports whether a key of etcd may be that of the record of a server, whatever its prefix.
-func isRecord(key string) bool { return strings.HasSuffix(key, recordKey) }

@@ -6,15 +6,13 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // TestRecordVersions checks that a server refuses data of a release that stores a version which it cannot read.
 func TestRecordVersions(t *testing.T) {
 	const things, other = "things.example.com", "others.example.com"
 	server := start(t, filepath.Join(t.TempDir(), "data"))
-	clusters := &Clusters{root: prefix, clients: []*clientv3.Client{server.client}}
+	cluster := &Cluster{Prefix: prefix, Client: server.client}
 	for _, test := range []struct {
 		name     string
 		resource StoredVersions
@@ -27,7 +25,7 @@ func TestRecordVersions(t *testing.T) {
 		{"a release that has dropped v1", StoredVersions{things, "v2", []string{"v2"}}, true, []string{"v1", "v2"}},
 		{"a server with another resource", StoredVersions{other, "v1", []string{"v1"}}, false, []string{"v1", "v2"}},
 	} {
-		err := clusters.RecordVersions(t.Context(), []StoredVersions{test.resource})
+		err := cluster.RecordVersions(t.Context(), []StoredVersions{test.resource})
 		if incompatible := (*IncompatibleError)(nil); errors.As(err, &incompatible) != test.refused || !test.refused && err != nil {
 			t.Errorf("RecordVersions() of %s = %v, want refused %t", test.name, err, test.refused)
 		}

@@ -280,7 +280,8 @@ func (c Completed) Validate() error {
 	} else if c.EmbeddedEtcd.Snapshots.Interval != 0 {
 		errs = append(errs, fmt.Errorf("--snapshot-interval saves the embedded etcd: schedule snapshots of --etcd-servers with etcdctl"))
 	}
-	errs = append(errs, c.validateOverrides()...)
+	errs.addIf(len(c.Recommended.Etcd.EtcdServersOverrides) > 0,
+		"--etcd-servers-overrides is not supported: the server stores all resources in --etcd-servers")
 	errs.addIf(c.Namespace == "", "--namespace must not be empty")
 	errs.addIf(c.ManifestLimitBytes < minimumLimitBytes || c.Embedded() && c.ManifestLimitBytes > maximumObjectBytes,
 		"--manifest-limit-bytes must be between %d and %d, not %d", minimumLimitBytes, maximumObjectBytes, c.ManifestLimitBytes)

@@ -4,16 +4,17 @@ package accept
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/discovery"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
@@ -87,82 +88,41 @@ func (a *accepting) run(ctx context.Context, _ []string) error {
 	if a.Clients, err = a.Connect(); err != nil {
 		return err
 	}
-	decide := a.decide
-	if err := a.attempt(ctx, func(context.Context) error {
-		registers, err := servesRegistration(a.Kube.Discovery())
-		if err == nil && !registers {
-			decide = a.decidePublic
-		}
-		return err
-	}); err != nil {
-		return err
-	}
 	// The error names all clusters that failed, so that the command can be repeated for them.
 	return errors.Join(cli.Errors(sets.List(sets.New(a.clusters...)), func(cluster string) error {
-		return cli.Prefix(a.one(ctx, cluster, decide), "%s", cluster)
+		return cli.Prefix(a.one(ctx, cluster), "%s", cluster)
 	})...)
 }
 
-// servesRegistration reports whether the hub serves the registration API. On a hub
-// that runs OCM, a decision is an update of the ManagedCluster.
-func servesRegistration(disco discovery.DiscoveryInterface) (bool, error) {
-	served, err := cli.Optional(disco.ServerResourcesForGroupVersion(registerv1alpha1.SchemeGroupVersion.String()))
-	return served != nil, cli.Prefix(err, "%s on the hub", registerv1alpha1.SchemeGroupVersion)
-}
-
-// attempt calls do. With --wait, it calls do again while the hub does not reach the server, such as after its start.
-func (a *accepting) attempt(ctx context.Context, do func(context.Context) error) error {
-	if !a.wait {
-		return do(ctx)
-	}
-	var failed error
-	if err := cli.Poll(ctx, func(ctx context.Context) (string, error) {
-		if failed = do(ctx); apierrors.IsServiceUnavailable(failed) {
-			return failed.Error(), nil
-		}
-		return "", nil
-	}); err != nil {
-		return err
-	}
-	return failed
-}
-
-func (a *accepting) one(ctx context.Context, name string, decide func(context.Context, *clusterv1.ManagedCluster) error) error {
+func (a *accepting) one(ctx context.Context, name string) error {
 	cluster, err := a.cluster(ctx, name)
 	if err != nil {
 		return err
 	}
-	if err := decide(ctx, cluster); err != nil {
+	if err := a.decide(ctx, cluster); err != nil || !a.wait {
 		return err
-	}
-	if !a.wait {
-		return nil
 	}
 	return a.settled(ctx, cluster)
 }
 
-// cluster returns the ManagedCluster. With --wait, it waits until the ManagedCluster exists.
-func (a *accepting) cluster(ctx context.Context, name string) (*clusterv1.ManagedCluster, error) {
-	var cluster *clusterv1.ManagedCluster
-	err := a.attempt(ctx, func(ctx context.Context) (err error) {
-		cluster, err = a.OCM.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
-		return err
-	})
-	if !cli.Missing(err) {
-		return cluster, err
-	}
-	if !a.wait {
-		return nil, errors.New("the ManagedCluster does not exist: the cluster has not requested to join; --wait waits for the request")
-	}
-	a.Say("%s: waiting for the cluster to request to join", name)
-	err = cli.Poll(ctx, func(ctx context.Context) (string, error) {
-		var err error
-		cluster, err = a.OCM.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
-		if cli.Missing(err) {
+// cluster returns the ManagedCluster. With --wait, it waits until the ManagedCluster exists, and until the hub reaches the
+// server, such as after its start.
+func (a *accepting) cluster(ctx context.Context, name string) (cluster *clusterv1.ManagedCluster, err error) {
+	get := func(ctx context.Context) (reason string, err error) {
+		if cluster, err = a.OCM.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{}); cli.Missing(err) {
 			return "the cluster has not requested to join", nil
 		}
 		return "", err
-	})
+	}
+	reason, err := get(ctx)
+	switch {
+	case reason == "" && !(a.wait && cli.Temporary(err)):
+		return cluster, err
+	case !a.wait:
+		return nil, fmt.Errorf("the ManagedCluster does not exist: %s; --wait waits for the request", reason)
+	}
+	a.Say("%s: waiting for the cluster to request to join", name)
+	err = cli.Poll(ctx, get)
 	return cluster, err
 }
 
@@ -175,20 +135,22 @@ func (a *accepting) decide(ctx context.Context, cluster *clusterv1.ManagedCluste
 			return err
 		}
 		for i := range requests {
-			if pending(&requests[i]) {
-				requesters = append(requesters, requests[i].Spec.Username)
-			}
+			requesters = append(requesters, requests[i].Spec.Username)
 		}
 	}
 	var decided *registerv1alpha1.ManagedClusterAcceptance
-	if err := a.attempt(ctx, func(ctx context.Context) (err error) {
+	err := cli.Persist(ctx, func(ctx context.Context) (err error) {
 		decided, err = a.OCM.RegisterV1alpha1().ManagedClusterRegistrations().Accept(ctx, cluster.Name, &registerv1alpha1.ManagedClusterAcceptance{
 			// The UID prevents a decision about a different cluster that was created with the same name.
 			ObjectMeta: metav1.ObjectMeta{Name: cluster.Name, UID: cluster.UID},
 			Spec:       registerv1alpha1.ManagedClusterAcceptanceSpec{Accepted: !a.deny, Reason: a.reason, Requesters: sets.List(sets.New(requesters...))},
 		}, metav1.UpdateOptions{FieldManager: cli.FieldManager})
 		return err
-	}); err != nil {
+	})
+	if apierrors.IsNotFound(err) && !cli.Missing(err) {
+		return errors.New("this hub runs OCM, which decides about clusters itself: use the clusteradm of OCM, or set spec.hubAcceptsClient of the ManagedCluster and approve the CertificateSigningRequest of its agent")
+	}
+	if err != nil {
 		return err
 	}
 	if a.deny {
@@ -203,15 +165,21 @@ func (a *accepting) decide(ctx context.Context, cluster *clusterv1.ManagedCluste
 		text += "; approved " + cli.Printable(strings.Join(approved, ", "))
 	}
 	a.Say("%s", text)
-	a.next(cluster.Name)
+	if !a.wait {
+		a.Say("%[1]s: show the result with: kubectl get managedclusters.cluster.open-cluster-management.io %[1]s", cluster.Name)
+	}
 	return nil
 }
 
-// next prints how to observe the result of an acceptance if the command does not wait for it.
-func (a *accepting) next(cluster string) {
-	if !a.wait {
-		a.Say("%[1]s: show the result with: kubectl get managedclusters.cluster.open-cluster-management.io %[1]s", cluster)
+// requests returns the certificate requests of the agent of a cluster that nobody has decided about.
+func (a *accepting) requests(ctx context.Context, cluster string) ([]certificatesv1.CertificateSigningRequest, error) {
+	list, err := a.Kube.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{LabelSelector: clusterv1.ClusterNameLabel + "=" + cluster})
+	if err != nil {
+		return nil, fmt.Errorf("listing CertificateSigningRequests: %w", err)
 	}
+	return slices.DeleteFunc(list.Items, func(request certificatesv1.CertificateSigningRequest) bool {
+		return request.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName || len(request.Status.Conditions)+len(request.Status.Certificate) > 0
+	}), nil
 }
 
 // settled waits until the hub has applied the decision: the cluster has access, or has lost it.

@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/sets"
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
@@ -114,19 +113,21 @@ func WriteDiff(out io.Writer, changes []Change) error {
 		if c.none() {
 			continue
 		}
-		before, after := settable(c.Live), settable(c.result)
-		if c.Manifest.GetKind() == KindSecret {
-			hideValues(before, after)
-		}
-		old, err := yamlLines(before)
-		if err != nil {
-			return fmt.Errorf("%s: %w", Display(c.Manifest), err)
-		}
-		current, err := yamlLines(after)
-		if err != nil {
-			return fmt.Errorf("%s: %w", Display(c.Manifest), err)
-		}
 		name := Display(c.Manifest)
+		if c.Manifest.GetKind() == KindSecret {
+			if _, err := fmt.Fprintf(out, "%s changes; its content is not printed\n", name); err != nil {
+				return err
+			}
+			continue
+		}
+		old, err := yamlLines(settable(c.Live))
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		current, err := yamlLines(settable(c.result))
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
 		if err := difflib.WriteUnifiedDiff(out, difflib.UnifiedDiff{A: old, B: current, FromFile: "live " + name, ToFile: "new " + name, Context: 3}); err != nil {
 			return err
 		}
@@ -155,22 +156,4 @@ func settable(object *unstructured.Unstructured) map[string]any {
 	}
 	unstructured.RemoveNestedField(object.Object, "metadata", "annotations", corev1.LastAppliedConfigAnnotation)
 	return object.Object
-}
-
-// hideValues replaces the values of a Secret. Values that differ stay different.
-func hideValues(before, after map[string]any) {
-	old, _ := before["data"].(map[string]any)
-	current, _ := after["data"].(map[string]any)
-	for key := range sets.KeySet(old).Union(sets.KeySet(current)) {
-		hidden := [2]string{"***", "***"}
-		if old[key] != nil && current[key] != nil && old[key] != current[key] {
-			hidden = [2]string{"*** (before)", "*** (after)"}
-		}
-		if old[key] != nil {
-			old[key] = hidden[0]
-		}
-		if current[key] != nil {
-			current[key] = hidden[1]
-		}
-	}
 }

@@ -12,9 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/util/retry"
-	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/handover"
@@ -24,10 +22,9 @@ import (
 const (
 	// conversionAnnotation keeps the conversion of a CustomResourceDefinition. The kept version has no conversion.
 	conversionAnnotation = "migration.open-cluster-management.io/conversion"
-	// watchesEndTimeout exceeds the two minutes for which a hub waits for requests before it ends watches.
-	watchesEndTimeout = 3 * time.Minute
-	// otherAPIServers is the time that the other API servers of a hub have to end their watches.
-	otherAPIServers = 3 * time.Second
+	// watchesEnd is the time after a change of a CustomResourceDefinition in which a hub ends the watches of its objects: the
+	// two minutes for which it waits for requests, and some seconds for its other API servers to notice the change.
+	watchesEnd = 135 * time.Second
 )
 
 // changeDefinition changes the CustomResourceDefinition of a kind unless change returns false, again while others change it.
@@ -143,71 +140,26 @@ func (m *migration) deleteKept(ctx context.Context) error {
 		return fmt.Errorf("the migration has not ended: run clusteradm migrate --to %s first", toServer)
 	}
 	return m.steps(ctx, []handover.Step{
-		{Name: "end the watches of the CustomResourceDefinitions", Run: m.endWatches},
+		{Name: "wait until the watches of the CustomResourceDefinitions have ended", Run: m.awaitWatches},
 		{Name: "release the kept objects", Run: m.releaseKept},
 		{Name: "delete the CustomResourceDefinitions", Run: m.deleteDefinitions},
-		{Name: "delete what a migration back would need", Run: func(ctx context.Context) error {
-			if err := m.deleteSavedWebhooks(ctx); err != nil {
-				return err
-			}
-			return m.removePolicies(ctx, keepPolicy)
-		}},
+		{Name: "delete what a migration back would need", Run: func(ctx context.Context) error { return m.removePolicies(ctx, keepPolicy) }},
 	})
 }
 
-// endWatches ends the watches that clients opened before the hub forwarded the versions. A hub ends them a second or
-// more after a change of a CustomResourceDefinition, and later if requests are in flight. A garbage collector that
-// watched the deletion of the kept objects would delete the dependents of the objects in the server, which have the
-// same versions, names and UIDs.
-func (m *migration) endWatches(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, watchesEndTimeout)
-	defer cancel()
-	if err := cli.ForEach(m.kinds, func(kind *handover.CustomKind) error { return m.endWatchesOf(ctx, kind) }); err != nil {
-		return err
-	}
-	return cli.Sleep(ctx, otherAPIServers)
-}
-
-// endWatchesOf returns after a watch of the kept version has ended: the hub ends the watches of all versions at once.
-func (m *migration) endWatchesOf(ctx context.Context, kind *handover.CustomKind) error {
-	var open watch.Interface
-	if err := cli.Poll(ctx, func(context.Context) (_ string, err error) {
-		open, err = m.Dynamic.Resource(kind.Kept()).Watch(ctx, metav1.ListOptions{TimeoutSeconds: ptr.To(int64(2 * watchesEndTimeout.Seconds()))})
-		return "", err
-	}); err != nil {
-		return fmt.Errorf("watch of customresourcedefinitions/%s: %w", kind.CRD.GetName(), err)
-	}
-	defer open.Stop()
-	if err := cli.Persist(ctx, func(ctx context.Context) error { return m.changeDefinition(ctx, kind, describeKept) }); err != nil {
-		return err
-	}
-	for {
-		select {
-		case _, more := <-open.ResultChan():
-			if !more {
-				return ctx.Err()
-			}
-		case <-ctx.Done():
-			return fmt.Errorf("watch of customresourcedefinitions/%s: %w", kind.CRD.GetName(), ctx.Err())
-		}
-	}
-}
-
-// describeKept changes the description of the kept version: a change of the specification without an effect on objects.
-func describeKept(crd *unstructured.Unstructured) (bool, error) {
-	versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
-	if err != nil {
-		return false, err
-	}
-	for _, item := range versions {
-		if version, ok := item.(map[string]any); ok && version["name"] == handover.KeptVersion {
-			description := "An object as of the migration. Its deletion began at " + time.Now().UTC().Format(time.RFC3339Nano) + "."
-			if err := unstructured.SetNestedField(version, description, "schema", "openAPIV3Schema", "description"); err != nil {
-				return false, err
+// awaitWatches waits until the hub has ended the watches that clients opened before it forwarded the versions. The change of
+// the CustomResourceDefinitions in a migration ends them. A garbage collector that watched the deletion of the kept objects
+// would delete the dependents of the objects in the server, which have the same versions, names and UIDs.
+func (m *migration) awaitWatches(ctx context.Context) error {
+	var changed time.Time
+	for _, kind := range m.kinds {
+		for _, entry := range kind.CRD.GetManagedFields() {
+			if entry.Manager == cli.FieldManager && entry.Time != nil && entry.Time.After(changed) {
+				changed = entry.Time.Time
 			}
 		}
 	}
-	return true, unstructured.SetNestedSlice(crd.Object, versions, "spec", "versions")
+	return cli.Sleep(ctx, time.Until(changed.Add(watchesEnd)))
 }
 
 // withoutFinalizers is a patch that removes the finalizers of an object, for which no controller is left.

@@ -2,7 +2,6 @@ package migrate
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,8 +13,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 
@@ -27,8 +24,6 @@ import (
 const (
 	// replicasAnnotation keeps the number of replicas of a Deployment that a migration has stopped.
 	replicasAnnotation = "migration.open-cluster-management.io/replicas"
-	// savedWebhooks is the ConfigMap that keeps the webhooks of OCM, which a migration removes.
-	savedWebhooks = "hub-apiserver-migration"
 	// upstreamBinding grants upstream agents to read their certificate requests.
 	upstreamBinding = "open-cluster-management:migration:upstream-agents"
 	upstreamRole    = "open-cluster-management:registration:upstream-agent"
@@ -64,7 +59,7 @@ func (m *migration) stopControllers(ctx context.Context) error {
 }
 
 func (m *migration) startControllers(ctx context.Context) error {
-	err := m.scale(ctx, "started", func(deployment *appsv1.Deployment) (bool, error) {
+	return m.scale(ctx, "started", func(deployment *appsv1.Deployment) (bool, error) {
 		saved, found := deployment.Annotations[replicasAnnotation]
 		if !found {
 			return false, nil
@@ -77,7 +72,6 @@ func (m *migration) startControllers(ctx context.Context) error {
 		deployment.Spec.Replicas = ptr.To(int32(replicas))
 		return true, nil
 	})
-	return errors.Join(err, m.restoreWebhooks(ctx))
 }
 
 // scale updates the Deployments of the controllers of OCM that exist and that change changes.
@@ -104,12 +98,6 @@ func (m *migration) scale(ctx context.Context, done string, change func(*appsv1.
 	return errors.Join(errs...)
 }
 
-var webhookConfigurations = []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"}
-
-func (m *migration) webhooks(resource string) dynamic.ResourceInterface {
-	return m.Dynamic.Resource(admissionregistrationv1.SchemeGroupVersion.WithResource(resource))
-}
-
 // calls reports whether a configuration contains a webhook of a stopped controller.
 func calls(config *unstructured.Unstructured) bool {
 	list, _, _ := unstructured.NestedSlice(config.Object, "webhooks")
@@ -123,16 +111,12 @@ func calls(config *unstructured.Unstructured) bool {
 	})
 }
 
-// removeWebhooks saves the webhooks of the stopped controllers in a ConfigMap, and then removes them: without their
-// controllers, they would refuse each write.
+// removeWebhooks removes the webhooks of the stopped controllers, which would refuse each write. The operator of OCM creates
+// them again when it starts.
 func (m *migration) removeWebhooks(ctx context.Context) error {
-	saved, err := m.readWebhooks(ctx)
-	if err != nil {
-		return err
-	}
-	found := map[string]*unstructured.Unstructured{}
-	for _, resource := range webhookConfigurations {
-		list, err := m.webhooks(resource).List(ctx, metav1.ListOptions{})
+	for _, resource := range []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"} {
+		webhooks := m.Dynamic.Resource(admissionregistrationv1.SchemeGroupVersion.WithResource(resource))
+		list, err := webhooks.List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
@@ -141,69 +125,13 @@ func (m *migration) removeWebhooks(ctx context.Context) error {
 			if !calls(config) {
 				continue
 			}
-			key := resource + "." + config.GetName()
-			found[key] = config
-			config.SetResourceVersion("")
-			config.SetUID("")
-			config.SetManagedFields(nil)
-			content, err := json.Marshal(config)
-			if err != nil {
+			if err := webhooks.Delete(ctx, config.GetName(), metav1.DeleteOptions{}); cli.IgnoreNotFound(err) != nil {
 				return err
 			}
-			saved[key] = string(content)
+			m.Say("%s removed", manifests.Display(config))
 		}
-	}
-	if len(saved) == 0 {
-		return nil
-	}
-	if _, err := m.Kube.CoreV1().ConfigMaps(manifests.HubNamespace).Apply(ctx, applycorev1.ConfigMap(savedWebhooks, manifests.HubNamespace).WithData(saved),
-		metav1.ApplyOptions{FieldManager: cli.FieldManager, Force: true}); err != nil {
-		return err
-	}
-	for key, config := range found {
-		resource, name, _ := strings.Cut(key, ".")
-		if err := m.webhooks(resource).Delete(ctx, name, metav1.DeleteOptions{}); cli.IgnoreNotFound(err) != nil {
-			return err
-		}
-		m.Say("%s removed", manifests.Display(config))
 	}
 	return nil
-}
-
-// readWebhooks returns the saved webhooks in JSON, by resource and name.
-func (m *migration) readWebhooks(ctx context.Context) (map[string]string, error) {
-	saved, err := m.Kube.CoreV1().ConfigMaps(manifests.HubNamespace).Get(ctx, savedWebhooks, metav1.GetOptions{})
-	if err != nil || saved.Data == nil {
-		return map[string]string{}, cli.IgnoreNotFound(err)
-	}
-	return saved.Data, nil
-}
-
-func (m *migration) restoreWebhooks(ctx context.Context) error {
-	saved, err := m.readWebhooks(ctx)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for key, content := range saved {
-		resource, _, _ := strings.Cut(key, ".")
-		config := &unstructured.Unstructured{}
-		if err := json.Unmarshal([]byte(content), &config.Object); err != nil || !slices.Contains(webhookConfigurations, resource) {
-			errs = append(errs, fmt.Errorf("configmap/%s in %s: %s is not a saved webhook", savedWebhooks, manifests.HubNamespace, key))
-			continue
-		}
-		if _, err := m.webhooks(resource).Create(ctx, config, metav1.CreateOptions{}); cli.IgnoreAlreadyExists(err) != nil {
-			errs = append(errs, fmt.Errorf("configmap/%s in %s: %s: %w", savedWebhooks, manifests.HubNamespace, key, err))
-		}
-	}
-	if len(errs) > 0 {
-		return errors.Join(errs...)
-	}
-	return m.deleteSavedWebhooks(ctx)
-}
-
-func (m *migration) deleteSavedWebhooks(ctx context.Context) error {
-	return cli.IgnoreNotFound(m.Kube.CoreV1().ConfigMaps(manifests.HubNamespace).Delete(ctx, savedWebhooks, metav1.DeleteOptions{}))
 }
 
 // grantUpstreamAgents grants the agents of OCM what they need of this server in addition to the roles of each cluster.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -82,12 +81,7 @@ func (m *migration) moveToCRDs(ctx context.Context) error {
 
 // checkBack refuses to begin with objects that the CustomResourceDefinitions would refuse, while nothing has changed yet.
 func (m *migration) checkBack(ctx context.Context) error {
-	_, findings, err := m.copyFromServer(ctx, metav1.DryRunAll)
-	if err != nil {
-		return err
-	}
-	// The copy reports the others.
-	return m.Refuse(slices.DeleteFunc(findings, func(f cli.Finding) bool { return f.State != cli.StateBad }))
+	return m.copied(m.copyFromServer(ctx, metav1.DryRunAll))
 }
 
 // stopServer stops the server, so that its watches end and clients read the CustomResourceDefinitions. Its data stay.

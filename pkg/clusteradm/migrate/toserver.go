@@ -63,11 +63,7 @@ func (m *migration) checkPending(ctx context.Context) error {
 	if err != nil || len(pending) == 0 {
 		return err
 	}
-	_, findings, err := m.copyToServer(ctx, pending, metav1.DryRunAll)
-	if err != nil {
-		return err
-	}
-	return m.Refuse(findings)
+	return m.copied(m.copyToServer(ctx, pending, metav1.DryRunAll))
 }
 
 func (m *migration) copyPending(ctx context.Context) error {

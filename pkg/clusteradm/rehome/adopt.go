@@ -168,11 +168,7 @@ func (a *adoption) next() (int64, error) {
 	former := a.archive.header.Epoch
 	number, err := rehoming.NextEpoch(former)
 	if err != nil {
-		// An earlier release exported the epoch that a cluster without acceptance claimed.
-		former, _ = highestEpoch(a.archive.objects)
-		if a.number == 0 {
-			return 0, fmt.Errorf("the epoch in the file is not that of a hub: %w; use --epoch with a number that is higher than the epoch of each hub that has adopted the clusters. In the file, the highest of an accepted cluster is %d", err, former)
-		}
+		return 0, fmt.Errorf("the epoch in the file is not that of a hub: %w", err)
 	}
 	if a.number == 0 {
 		return number, nil
@@ -410,13 +406,7 @@ func (a *adoption) importAll(ctx context.Context) error {
 			}
 		}
 	}
-	counts := map[string]int{}
-	for _, object := range slices.Concat(a.waves...) {
-		counts[object.GetKind()]++
-	}
-	for _, kind := range handover.Kinds {
-		a.Say("%6d %s", counts[kind.Name], kind.Resource.GroupResource())
-	}
+	printCounts(a.Environment, slices.Concat(a.waves...))
 	return nil
 }
 

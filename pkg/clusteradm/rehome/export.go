@@ -69,15 +69,20 @@ func export(ctx context.Context, env cli.Environment, path string) error {
 	if err := a.write(path); err != nil {
 		return err
 	}
+	printCounts(env, a.objects)
+	env.Say("exported to %s, with epoch %d", path, a.header.Epoch)
+	return env.Refuse(append(findings, doubts...))
+}
+
+// printCounts prints the number of objects of each kind.
+func printCounts(env cli.Environment, objects []*unstructured.Unstructured) {
 	counts := map[string]int{}
-	for _, object := range a.objects {
+	for _, object := range objects {
 		counts[object.GetKind()]++
 	}
 	for _, kind := range handover.Kinds {
 		env.Say("%6d %s", counts[kind.Name], kind.Resource.GroupResource())
 	}
-	env.Say("exported to %s, with epoch %d", path, a.header.Epoch)
-	return env.Refuse(append(findings, doubts...))
 }
 
 // readHub reads all objects and their namespaces. Each kind is read at one time, and owners before dependents.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -51,20 +50,21 @@ func (r *restoring) clusters(ctx context.Context, names []string) (*cli.Clients,
 	if err != nil {
 		return nil, nil, err
 	}
-	list, err := clients.OCM.ClusterV1().ManagedClusters().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, nil, err
-	}
+	client := clients.OCM.ClusterV1().ManagedClusters()
 	if len(names) == 0 {
+		list, err := client.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, nil, err
+		}
 		return clients, list.Items, nil
 	}
 	var found []clusterv1.ManagedCluster
 	for _, name := range sets.List(sets.New(names...)) {
-		i := slices.IndexFunc(list.Items, func(c clusterv1.ManagedCluster) bool { return c.Name == name })
-		if i < 0 {
-			return nil, nil, fmt.Errorf("the hub has no ManagedCluster %s", name)
+		cluster, err := client.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return nil, nil, err
 		}
-		found = append(found, list.Items[i])
+		found = append(found, *cluster)
 	}
 	return clients, found, nil
 }

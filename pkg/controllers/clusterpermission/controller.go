@@ -32,13 +32,13 @@ import (
 // another client changed or deleted, and is the only writer of the status of ClusterPermissions. It
 // runs on one replica at a time.
 type Controller struct {
+	reconcile.Loop
 	deliverer       *permissions.Deliverer
 	permissions     rbaclisters.ClusterPermissionLister
 	permissionIndex cache.Indexer
 	works           worklisters.ManifestWorkLister
 	workIndex       cache.Indexer
 	clusters        clusterlisters.ManagedClusterLister
-	loop            reconcile.Loop
 }
 
 // namespaceDelay batches changes of namespaces: many may come at once and concern the same
@@ -74,7 +74,7 @@ func NewController(deliverer *permissions.Deliverer, from Informers) (*Controlle
 	// Informers on which only some ClusterPermissions depend are MaybeAbsent: if the hub denies
 	// access to them, other ClusterPermissions do not wait. Objects that are not cached are read
 	// from the API server.
-	c.loop = reconcile.Loop{
+	c.Loop = reconcile.Loop{
 		Name:      "clusterpermission",
 		Reconcile: c.reconcile,
 		Urgent:    c.removed,
@@ -82,10 +82,10 @@ func NewController(deliverer *permissions.Deliverer, from Informers) (*Controlle
 			{Informer: from.Permissions.Informer(), Keys: reconcile.Own},
 			{Informer: from.Works.Informer(), Keys: reconcile.Keys(ownerKeys)},
 			{Informer: from.Clusters.Informer(), Keys: reconcile.Keys(c.clusterKeys), Ignore: reconcile.Always},
-			{Informer: from.Accounts.Informer(), Keys: reconcile.Keys(c.accountKeys), Ignore: reconcile.Same(sameServiceAccount), MaybeAbsent: from.NoAccounts},
-			{Informer: from.Addons, Keys: reconcile.Keys(c.addonKeys), MaybeAbsent: true, OnceKnown: c.withAccounts},
-			{Informer: from.Roles.Informer(), Keys: c.roleKeys, Ignore: sameRules, MaybeAbsent: true},
-			{Informer: from.ClusterRoles.Informer(), Keys: c.roleKeys, Ignore: sameRules, MaybeAbsent: true},
+			{Informer: from.Accounts.Informer(), Keys: reconcile.Keys(c.accountKeys), MaybeAbsent: from.NoAccounts},
+			{Informer: from.Addons, Keys: reconcile.Keys(c.addonKeys), MaybeAbsent: true, OnceKnown: c.allKeys},
+			{Informer: from.Roles.Informer(), Keys: c.roleKeys, MaybeAbsent: true},
+			{Informer: from.ClusterRoles.Informer(), Keys: c.roleKeys, MaybeAbsent: true},
 			{Informer: deliverer.Sources.Namespaces.Informer, Keys: reconcile.Keys(c.namespaceKeys), Ignore: reconcile.Same(sameNamespace), Delay: namespaceDelay, MaybeAbsent: true},
 		},
 	}
@@ -97,10 +97,6 @@ func NewController(deliverer *permissions.Deliverer, from Informers) (*Controlle
 	}
 	return c, nil
 }
-
-// Run reconciles until ctx ends, and returns when every worker has stopped. It may be called again
-// afterwards, but not concurrently.
-func (c *Controller) Run(ctx context.Context) { c.loop.Run(ctx) }
 
 // controllingPermission returns the reference to the ClusterPermission that controls a ManifestWork.
 func controllingPermission(work *workv1.ManifestWork) *metav1.OwnerReference {

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -71,7 +70,10 @@ func ownerKeys(work *workv1.ManifestWork) []cache.ObjectName {
 
 // clusterKeys returns the ClusterPermissions for a ManagedCluster.
 func (c *Controller) clusterKeys(cluster metav1.Object) []cache.ObjectName {
-	permissions, err := c.permissions.ClusterPermissions(cluster.GetName()).List(labels.Everything())
+	return keysOf(c.permissions.ClusterPermissions(cluster.GetName()).List(labels.Everything()))
+}
+
+func keysOf(permissions []*rbacv1alpha1.ClusterPermission, err error) []cache.ObjectName {
 	if err != nil {
 		utilruntime.HandleError(err)
 		return nil
@@ -84,37 +86,14 @@ func (c *Controller) accountKeys(account *authenticationv1beta1.ManagedServiceAc
 	return reconcile.Names(c.indexed(byAccount, cache.MetaObjectToName(account).String()))
 }
 
-// sameServiceAccount reports whether an update of an account, such as a new token, keeps its
-// ServiceAccount.
-func sameServiceAccount(a, b *authenticationv1beta1.ManagedServiceAccount) bool {
-	// With elsewhere as the upstream agent, an account differs if its own agent starts to report
-	// the ServiceAccount.
-	nameBefore, absentBefore := render.ServiceAccount(a, elsewhere)
-	nameAfter, absentAfter := render.ServiceAccount(b, elsewhere)
-	return nameBefore == nameAfter && absentBefore == absentAfter
-}
-
-var elsewhere = render.PublicAgent{Absent: "somewhere else"}
-
-// addonKeys returns the ClusterPermissions that name an account of the cluster of an add-on.
+// addonKeys returns the ClusterPermissions for the cluster of an add-on.
 func (c *Controller) addonKeys(addon metav1.Object) []cache.ObjectName {
-	return namingAccounts(c.permissions.ClusterPermissions(addon.GetNamespace()).List(labels.Everything()))
+	return keysOf(c.permissions.ClusterPermissions(addon.GetNamespace()).List(labels.Everything()))
 }
 
-// withAccounts returns the ClusterPermissions that name an account of any cluster. When all add-ons
-// are cached, the clusters without the add-on are known.
-func (c *Controller) withAccounts() []cache.ObjectName {
-	return namingAccounts(c.permissions.List(labels.Everything()))
-}
-
-func namingAccounts(permissions []*rbacv1alpha1.ClusterPermission, err error) []cache.ObjectName {
-	if err != nil {
-		utilruntime.HandleError(err)
-		return nil
-	}
-	return reconcile.Names(slices.DeleteFunc(slices.Clone(permissions), func(permission *rbacv1alpha1.ClusterPermission) bool {
-		return len(render.AccountNames(permission)) == 0
-	}))
+// allKeys returns all ClusterPermissions. When all add-ons are cached, the clusters without the add-on are known.
+func (c *Controller) allKeys() []cache.ObjectName {
+	return keysOf(c.permissions.List(labels.Everything()))
 }
 
 // roleKeys returns the ClusterPermissions that refer to a hub role.
@@ -129,20 +108,6 @@ func (c *Controller) roleKeys(obj any) []cache.ObjectName {
 		return nil
 	}
 	return reconcile.Names(c.indexed(byHubRole, key.String()))
-}
-
-// sameRules reports whether an update of a role keeps its rules.
-func sameRules(before, after any) bool {
-	rules := func(obj any) []rbacv1.PolicyRule {
-		switch role := obj.(type) {
-		case *rbacv1.ClusterRole:
-			return role.Rules
-		case *rbacv1.Role:
-			return role.Rules
-		}
-		return nil
-	}
-	return equality.Semantic.DeepEqual(rules(before), rules(after))
 }
 
 // namespaceKeys returns the ClusterPermissions that select a namespace, or that wait for the first

@@ -29,16 +29,16 @@ const conflictRetry = 200 * time.Millisecond
 // keeps the conditions that agents report for them. It runs on one replica at a time. It does not run on
 // a hub with the controllers of OCM.
 type NamespaceController struct {
+	reconcile.Loop
 	clusters clusterclient.ClusterV1Interface
 	resolver *Resolver
-	loop     reconcile.Loop
 }
 
 // NewNamespaceController returns a NamespaceController. The informers must be the informers of the
 // resolver. The caller starts them.
 func NewNamespaceController(client clusterclient.ClusterV1Interface, resolver *Resolver, sets setinformers.ManagedClusterSetInformer, clusters clusterinformers.ManagedClusterInformer) *NamespaceController {
 	c := &NamespaceController{clusters: client, resolver: resolver}
-	c.loop = reconcile.Loop{
+	c.Loop = reconcile.Loop{
 		Name:      "managednamespaces",
 		Reconcile: c.reconcile,
 		Feeds: []reconcile.Feed{
@@ -50,10 +50,6 @@ func NewNamespaceController(client clusterclient.ClusterV1Interface, resolver *R
 	}
 	return c
 }
-
-// Run reconciles until ctx ends, and returns when every worker has stopped. It may be called again
-// afterwards, but not concurrently.
-func (c *NamespaceController) Run(ctx context.Context) { c.loop.Run(ctx) }
 
 // sameList reports whether an update of a cluster keeps its list of namespaces, except for their
 // conditions.

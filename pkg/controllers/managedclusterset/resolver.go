@@ -61,7 +61,7 @@ func NewResolver(sets setinformers.ManagedClusterSetInformer, bindings setinform
 // Clusters returns an error for a set with an invalid selector. It does not treat it as an empty
 // set, because that would remove clusters.
 func (r *Resolver) Clusters(namespace string) (names []string, bound bool, err error) {
-	sets, _, err := r.boundSets(namespace)
+	sets, err := r.boundSets(namespace)
 	if err != nil {
 		return nil, false, err
 	}
@@ -78,35 +78,24 @@ func (r *Resolver) Clusters(namespace string) (names []string, bound bool, err e
 	return slices.Compact(names), len(sets) > 0, nil
 }
 
-// Missing returns the sorted names of the sets that are bound to a namespace but do not exist.
-func (r *Resolver) Missing(namespace string) ([]string, error) {
-	_, missing, err := r.boundSets(namespace)
-	slices.Sort(missing)
-	return missing, err
-}
-
-// boundSets returns the sets that are bound to a namespace, and the names of bound sets that do not
-// exist.
-func (r *Resolver) boundSets(namespace string) (sets []*clusterv1beta2.ManagedClusterSet, missing []string, err error) {
+// boundSets returns the existing sets that are bound to a namespace.
+func (r *Resolver) boundSets(namespace string) (sets []*clusterv1beta2.ManagedClusterSet, err error) {
 	bindings, err := r.bindings.ManagedClusterSetBindings(namespace).List(labels.Everything())
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for _, binding := range bindings {
 		if binding.DeletionTimestamp != nil {
 			continue
 		}
 		set, err := r.sets.Get(binding.Spec.ClusterSet)
-		switch {
-		case err == nil:
+		if err == nil {
 			sets = append(sets, set)
-		case apierrors.IsNotFound(err):
-			missing = append(missing, binding.Spec.ClusterSet)
-		default:
-			return nil, nil, err
+		} else if !apierrors.IsNotFound(err) {
+			return nil, err
 		}
 	}
-	return sets, missing, nil
+	return sets, nil
 }
 
 // Members returns the sorted names of the clusters of a set, and reports whether the set exists. A set that is

@@ -39,6 +39,7 @@ const (
 // the Secrets that it created for its accounts. RBAC cannot limit creation by name. The agent
 // cannot access a Secret that another client created, regardless of its name.
 type AgentRoleController struct {
+	reconcile.Loop
 	hub      kubernetes.Interface
 	accounts accountlisters.ManagedServiceAccountLister
 	clusters clusterlisters.ManagedClusterLister
@@ -46,7 +47,6 @@ type AgentRoleController struct {
 	bindings rbaclisters.RoleBindingLister
 	secrets  Secrets
 	groups   func(cluster string) []string
-	loop     reconcile.Loop
 }
 
 // AgentRoleInformers are the informers of an AgentRoleController. The caller starts them.
@@ -78,7 +78,7 @@ func NewAgentRoleController(hub kubernetes.Interface, informers AgentRoleInforme
 	if a.groups == nil {
 		a.groups = clusterv1.AgentGroups
 	}
-	a.loop = reconcile.Loop{
+	a.Loop = reconcile.Loop{
 		Name:      "managedserviceaccount-access",
 		Reconcile: a.reconcile,
 		Feeds: []reconcile.Feed{
@@ -90,13 +90,10 @@ func NewAgentRoleController(hub kubernetes.Interface, informers AgentRoleInforme
 		},
 	}
 	if informers.Registrations != nil {
-		a.loop.Feeds = append(a.loop.Feeds, reconcile.Feed{Informer: informers.Registrations, Keys: reconcile.Keys(clusterKeys)})
+		a.Loop.Feeds = append(a.Loop.Feeds, reconcile.Feed{Informer: informers.Registrations, Keys: reconcile.Keys(clusterKeys)})
 	}
 	return a
 }
-
-// Run reconciles until ctx ends, and returns when every worker has stopped.
-func (a *AgentRoleController) Run(ctx context.Context) { a.loop.Run(ctx) }
 
 // namespaceKeys returns the Role in the namespace of an object.
 func namespaceKeys(object metav1.Object) []cache.ObjectName {

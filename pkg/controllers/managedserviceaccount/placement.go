@@ -2,7 +2,6 @@ package managedserviceaccount
 
 import (
 	"context"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,9 +14,10 @@ import (
 type Sets interface {
 	// Clusters returns the sorted names of the clusters, and reports whether any set is bound.
 	Clusters(namespace string) (names []string, bound bool, err error)
-	// Missing returns the names of the bound sets that do not exist.
-	Missing(namespace string) ([]string, error)
 }
+
+// unmanaged is the reason why a namespace has no clusters.
+const unmanaged = "is not the namespace of a managed cluster, and has no ManagedClusterSetBinding of a ManagedClusterSet that exists"
 
 // Placement finds the managed clusters of a namespace. It is safe for concurrent use.
 type Placement struct {
@@ -44,7 +44,6 @@ func (p *Placement) CheckNamespace(ctx context.Context, namespace string) (waits
 	if err != nil {
 		return "", nil, err
 	}
-	var missing []string
 	for _, binding := range bindings.Items {
 		if binding.DeletionTimestamp != nil {
 			continue
@@ -53,20 +52,9 @@ func (p *Placement) CheckNamespace(ctx context.Context, namespace string) (waits
 		if !apierrors.IsNotFound(err) {
 			return "", nil, err
 		}
-		missing = append(missing, binding.Spec.ClusterSet)
 	}
-	waits = unmanaged(missing)
 	if refused != "" {
-		invalid = field.Invalid(field.NewPath("metadata", "namespace"), namespace, waits)
+		invalid = field.Invalid(field.NewPath("metadata", "namespace"), namespace, unmanaged)
 	}
-	return waits, invalid, nil
-}
-
-// unmanaged returns the reason why a namespace has no clusters. missing are the bound sets that do not
-// exist.
-func unmanaged(missing []string) string {
-	if len(missing) > 0 {
-		return "is not the namespace of a managed cluster, and its ManagedClusterSetBindings refer to ManagedClusterSets that do not exist: " + strings.Join(missing, ", ")
-	}
-	return "is not the namespace of a managed cluster, and has no ManagedClusterSetBinding"
+	return unmanaged, invalid, nil
 }

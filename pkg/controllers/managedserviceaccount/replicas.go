@@ -53,12 +53,12 @@ const (
 // A label and an annotation that only the server can set mark a replica, because owner references
 // cannot cross namespaces.
 type ReplicaController struct {
+	reconcile.Loop
 	accounts accountclient.ManagedServiceAccountsGetter
 	lister   accountlisters.ManagedServiceAccountLister
 	index    cache.Indexer
 	clusters clusterlisters.ManagedClusterLister
 	sets     Sets
-	loop     reconcile.Loop
 }
 
 // ReplicaInformers are the informers of a ReplicaController. The caller starts them.
@@ -82,7 +82,7 @@ func NewReplicaController(client accountclient.ManagedServiceAccountsGetter, set
 	if err := informers.Accounts.Informer().AddIndexers(cache.Indexers{byParent: reconcile.IndexNames(parentKeys)}); err != nil {
 		return nil, fmt.Errorf("indexing ManagedServiceAccounts: %w", err)
 	}
-	r.loop = reconcile.Loop{
+	r.Loop = reconcile.Loop{
 		Name:      "managedserviceaccount-replicas",
 		Reconcile: r.reconcile,
 		Feeds: []reconcile.Feed{
@@ -99,13 +99,10 @@ func NewReplicaController(client accountclient.ManagedServiceAccountsGetter, set
 			}
 			return keys
 		}
-		r.loop.Feeds = append(r.loop.Feeds, feed)
+		r.Loop.Feeds = append(r.Loop.Feeds, feed)
 	}
 	return r, nil
 }
-
-// Run reconciles until ctx ends, and returns when every worker has stopped.
-func (r *ReplicaController) Run(ctx context.Context) { r.loop.Run(ctx) }
 
 func isReplica(account *authenticationv1beta1.ManagedServiceAccount) bool {
 	return account.Labels[authenticationv1beta1.ParentNamespaceLabel] != ""
@@ -366,14 +363,10 @@ func (r *ReplicaController) updateStatus(ctx context.Context, account *authentic
 
 // reportUnmanaged reports that the namespace of an account has no clusters.
 func (r *ReplicaController) reportUnmanaged(ctx context.Context, account *authenticationv1beta1.ManagedServiceAccount) error {
-	missing, err := r.sets.Missing(account.Namespace)
-	if err != nil {
-		return err
-	}
 	condition := metav1.Condition{
 		Type: authenticationv1beta1.ConditionNamespaceManaged, Status: metav1.ConditionFalse,
 		Reason: authenticationv1beta1.ReasonNotManaged, ObservedGeneration: account.Generation,
-		Message: "The namespace " + unmanaged(missing) + ".",
+		Message: "The namespace " + unmanaged + ".",
 	}
 	if ref := account.Status.ServiceAccountRef; ref == nil {
 		condition.Message += " The account waits until it has one."

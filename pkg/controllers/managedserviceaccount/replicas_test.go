@@ -33,7 +33,7 @@ func TestMembershipFeedKeepsIgnore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	last := r.loop.Feeds[len(r.loop.Feeds)-1]
+	last := r.Feeds[len(r.Feeds)-1]
 	if last.Ignore == nil || !last.Ignore(&clusterv1.ManagedCluster{}, &clusterv1.ManagedCluster{}) {
 		t.Error("Ignore() of the membership feed = false, want true")
 	}

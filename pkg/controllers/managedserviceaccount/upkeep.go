@@ -34,11 +34,11 @@ const settleTime = time.Second
 // collector misses an account that is deleted and created again while its watch is interrupted, for example by a restart
 // of this server. The Secret of the deleted account would then block the Secret of the new account.
 type UpkeepController struct {
+	reconcile.Loop
 	accounts accountclient.ManagedServiceAccountsGetter
 	lister   accountlisters.ManagedServiceAccountLister
 	secrets  Secrets
 	clock    clock.PassiveClock
-	loop     reconcile.Loop
 
 	// differing contains a difference for each account whose status differs from its Secret.
 	differing sync.Map
@@ -54,7 +54,7 @@ type difference struct {
 // NewUpkeepController returns an UpkeepController. The caller starts the informers.
 func NewUpkeepController(client accountclient.ManagedServiceAccountsGetter, accounts accountinformers.ManagedServiceAccountInformer, secrets Secrets) *UpkeepController {
 	c := &UpkeepController{accounts: client, lister: accounts.Lister(), secrets: secrets, clock: clock.RealClock{}}
-	c.loop = reconcile.Loop{
+	c.Loop = reconcile.Loop{
 		Name:      "managedserviceaccount-upkeep",
 		Reconcile: c.reconcile,
 		Feeds: []reconcile.Feed{
@@ -64,9 +64,6 @@ func NewUpkeepController(client accountclient.ManagedServiceAccountsGetter, acco
 	}
 	return c
 }
-
-// Run reconciles until ctx ends, and returns when every worker has stopped.
-func (c *UpkeepController) Run(ctx context.Context) { c.loop.Run(ctx) }
 
 func (c *UpkeepController) reconcile(ctx context.Context, name cache.ObjectName) (time.Duration, error) {
 	account, err := reconcile.OrNil(c.lister.ManagedServiceAccounts(name.Namespace).Get(name.Name))
@@ -168,16 +165,10 @@ func (c *UpkeepController) compare(ctx context.Context, account *authenticationv
 	c.differing.Delete(name)
 	reason, message := authenticationv1beta1.ReasonSecretChanged, "Another client changed the Secret. The agent has not checked it yet."
 	if secret == nil {
-		restored, exists, err := c.secrets.restoreLabel(ctx, account)
-		if err != nil || restored {
-			return 0, err
-		}
 		account = account.DeepCopy()
 		account.Status.TokenSecretRef, account.Status.ExpirationTimestamp = nil, nil
-		message = "The Secret with this name no longer has the labels and the owner of the account. The agent has not checked it yet."
-		if !exists {
-			reason, message = authenticationv1beta1.ReasonSecretMissing, "Another client deleted the Secret. The agent has not written it again yet."
-		}
+		reason = authenticationv1beta1.ReasonSecretMissing
+		message = "Another client deleted the Secret, its label or its owner. The agent has not written it again yet."
 	}
 	return 0, c.report(ctx, account, reason, message, authenticationv1beta1.ConditionSecretCreated, authenticationv1beta1.ConditionTokenReported)
 }

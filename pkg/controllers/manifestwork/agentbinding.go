@@ -28,26 +28,23 @@ const accessPeriod = time.Second
 // the namespace would remain. Therefore, RoleBindings of agents have the finalizer of
 // ManifestWorks. This controller removes it after the last ManifestWork.
 type AgentBindingController struct {
+	reconcile.Loop
 	hub    kubernetes.Interface
 	works  workclient.ManifestWorksGetter
 	lister rbaclisters.RoleBindingLister
-	loop   reconcile.Loop
 }
 
 // NewAgentBindingController returns an AgentBindingController. bindings is an informer of the
 // RoleBindings with the label of the name of a cluster. The caller starts it.
 func NewAgentBindingController(hub kubernetes.Interface, works workclient.ManifestWorksGetter, bindings rbacinformers.RoleBindingInformer) *AgentBindingController {
 	c := &AgentBindingController{hub: hub, works: works, lister: bindings.Lister()}
-	c.loop = reconcile.Loop{
+	c.Loop = reconcile.Loop{
 		Name:      "agent-access",
 		Reconcile: c.reconcile,
 		Feeds:     []reconcile.Feed{{Informer: bindings.Informer(), Keys: reconcile.Keys(heldBindingKeys)}},
 	}
 	return c
 }
-
-// Run reconciles until ctx ends, and returns when every worker has stopped.
-func (c *AgentBindingController) Run(ctx context.Context) { c.loop.Run(ctx) }
 
 func heldBindingKeys(binding *rbacv1.RoleBinding) []cache.ObjectName {
 	if !held(binding) {

@@ -23,16 +23,16 @@ import (
 // WaitingController reports ManifestWorks whose cluster has not joined. It sets their condition Applied until a
 // ManagedCluster exists. From then on, the condition belongs to the agent.
 type WaitingController struct {
+	reconcile.Loop
 	client   workclient.ManifestWorksGetter
 	works    worklisters.ManifestWorkLister
 	clusters clusterlisters.ManagedClusterLister
-	loop     reconcile.Loop
 }
 
 // NewWaitingController returns a WaitingController. The caller starts the informers.
 func NewWaitingController(client workclient.ManifestWorksGetter, works workinformers.ManifestWorkInformer, clusters clusterinformers.ManagedClusterInformer) *WaitingController {
 	c := &WaitingController{client: client, works: works.Lister(), clusters: clusters.Lister()}
-	c.loop = reconcile.Loop{
+	c.Loop = reconcile.Loop{
 		Name:      "manifestwork-waiting",
 		Reconcile: c.reconcile,
 		Feeds: []reconcile.Feed{
@@ -42,9 +42,6 @@ func NewWaitingController(client workclient.ManifestWorksGetter, works workinfor
 	}
 	return c
 }
-
-// Run reconciles until ctx ends, and returns when every worker has stopped.
-func (c *WaitingController) Run(ctx context.Context) { c.loop.Run(ctx) }
 
 func (c *WaitingController) clusterKeys(cluster metav1.Object) []cache.ObjectName {
 	works, err := c.works.ManifestWorks(cluster.GetName()).List(labels.Everything())

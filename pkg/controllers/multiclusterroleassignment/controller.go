@@ -61,13 +61,13 @@ const (
 // MulticlusterRoleAssignment of a ClusterPermission. So the Controller finds the ClusterPermissions of a
 // MulticlusterRoleAssignment that was deleted while no server ran.
 type Controller struct {
+	reconcile.Loop
 	planner     *Planner
 	newPass     func(*rbacv1beta1.MulticlusterRoleAssignment) Pass
 	assignments assignmentclient.MulticlusterRoleAssignmentsGetter
 	permissions permissionclient.ClusterPermissionsGetter
 	lister      assignmentlisters.MulticlusterRoleAssignmentLister
 	index       cache.Indexer
-	loop        reconcile.Loop
 }
 
 // Informers are the informers of a Controller. The caller starts them.
@@ -90,7 +90,7 @@ func NewController(planner *Planner, newPass func(*rbacv1beta1.MulticlusterRoleA
 	if err := IndexPermissions(from.Permissions); err != nil {
 		return nil, err
 	}
-	c.loop = reconcile.Loop{
+	c.Loop = reconcile.Loop{
 		Name:      "multiclusterroleassignment",
 		Reconcile: c.reconcile,
 		Urgent:    c.removed,
@@ -114,9 +114,6 @@ func IndexPermissions(permissions permissioninformers.ClusterPermissionInformer)
 	}
 	return nil
 }
-
-// Run reconciles until ctx ends, and returns when every worker has stopped.
-func (c *Controller) Run(ctx context.Context) { c.loop.Run(ctx) }
 
 // assignmentKeys returns the MulticlusterRoleAssignment of a ClusterPermission.
 func assignmentKeys(permission *rbacv1alpha1.ClusterPermission) []cache.ObjectName {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -49,7 +48,6 @@ type Options struct {
 
 // Applier provisions and removes AWS resources. It is safe for concurrent use with different clusters.
 type Applier struct {
-	hub irsa.ARN
 	iam *iam.Client
 	eks *eks.Client
 }
@@ -57,18 +55,14 @@ type Applier struct {
 // New returns an Applier with the credentials of the AWS SDK's default chain, or an error if they belong to another
 // account than the hub's. If AWS does not respond or credentials are missing, each later call returns that error.
 func New(ctx context.Context, options Options) (*Applier, error) {
-	if err := options.HubARN.Validate(); err != nil {
-		return nil, fmt.Errorf("the hub: %w", err)
-	}
 	cfg, err := loadConfig(ctx, options.HubARN.Region)
 	if err != nil {
 		return nil, err
 	}
-	a := &Applier{hub: options.HubARN, iam: iam.NewFromConfig(cfg), eks: eks.NewFromConfig(cfg)}
-	if err := a.checkAccount(ctx, cfg); err != nil {
+	if err := checkAccount(ctx, cfg, options.HubARN); err != nil {
 		return nil, err
 	}
-	return a, nil
+	return &Applier{iam: iam.NewFromConfig(cfg), eks: eks.NewFromConfig(cfg)}, nil
 }
 
 func loadConfig(ctx context.Context, region string) (aws.Config, error) {
@@ -89,25 +83,23 @@ func loadConfig(ctx context.Context, region string) (aws.Config, error) {
 
 // checkAccount checks the account of the credentials. Credentials of another account would create roles there, and would
 // find nothing to remove in the hub's account.
-func (a *Applier) checkAccount(ctx context.Context, cfg aws.Config) error {
+func checkAccount(ctx context.Context, cfg aws.Config, hub irsa.ARN) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	account, err := callerAccount(ctx, cfg, "account "+a.hub.AccountID)
+	account, err := callerAccount(ctx, cfg, "account "+hub.AccountID)
 	if err != nil {
-		klog.FromContext(ctx).Info("The AWS account of the server's credentials is not known", "want", a.hub.AccountID, "err", err)
+		klog.FromContext(ctx).Info("The AWS account of the server's credentials is not known", "want", hub.AccountID, "err", err)
 		return nil
 	}
-	if account != a.hub.AccountID {
-		return fmt.Errorf("the AWS credentials are of account %s, and the hub %s is in another", account, a.hub)
+	if account != hub.AccountID {
+		return fmt.Errorf("the AWS credentials are of account %s, and the hub %s is in another", account, hub)
 	}
 	return nil
 }
 
 // callerAccount returns the account of the credentials.
 func callerAccount(ctx context.Context, cfg aws.Config, subject string) (string, error) {
-	caller, err := call(ctx, serviceSTS, "GetCallerIdentity", subject, func(ctx context.Context) (*sts.GetCallerIdentityOutput, error) {
-		return sts.NewFromConfig(cfg).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
-	})
+	caller, err := invoke(ctx, serviceSTS, "GetCallerIdentity", subject, sts.NewFromConfig(cfg).GetCallerIdentity, &sts.GetCallerIdentityInput{})
 	if err != nil {
 		return "", err
 	}
@@ -117,94 +109,50 @@ func callerAccount(ctx context.Context, cfg aws.Config, subject string) (string,
 // Provision creates the desired resources, and repairs differences. If fresh is true, none of them is expected to exist,
 // and Provision reads AWS only if one does. After an error, some resources may exist; another call continues from there.
 func (a *Applier) Provision(ctx context.Context, desired irsa.Desired, fresh bool) error {
-	if err := a.check(desired); err != nil {
-		return err
-	}
-	var observed *irsa.Observed
-	for round := 1; ; round++ {
-		if !fresh || round > 1 {
-			var err error
-			if observed, err = a.observe(ctx, desired); err != nil {
-				return err
-			}
-		}
-		err := a.apply(ctx, irsa.PlanProvision(desired, observed))
-		// A resource exists that was not observed. It existed before, or an attempt created it and its response
-		// was lost.
-		if err == nil || !isExists(err) || round == maxRounds {
+	created := false
+	if desired.ManageRoles {
+		var err error
+		if created, err = a.keepRole(ctx, desired, fresh); err != nil {
 			return err
 		}
-		klog.FromContext(ctx).V(2).Info("Looking again at what AWS has", "role", desired.HubRoleName(), "err", err)
 	}
+	if desired.Mapping != irsa.AccessEntry {
+		return nil
+	}
+	return a.keepEntry(ctx, desired, fresh, created)
 }
 
 // Remove removes all resources that Provision creates. Missing resources are not an error. It continues after an error,
-// and returns all errors.
+// since each call revokes something, and returns all errors.
 func (a *Applier) Remove(ctx context.Context, desired irsa.Desired) error {
-	if err := a.check(desired); err != nil {
-		return err
+	var errs []error
+	if desired.Mapping == irsa.AccessEntry {
+		errs = append(errs, a.removeEntry(ctx, desired))
 	}
-	entry := a.remove(ctx, irsa.PlanRemoval(desired, &irsa.Observed{Entry: &irsa.ObservedEntry{}}))
-	role := a.remove(ctx, irsa.PlanRemoval(desired, &irsa.Observed{Role: &irsa.ObservedRole{AccessPolicy: desired.HubRoleName()}}))
-	if slices.ContainsFunc(role, isConflict) {
-		// The role contains policies that others added, or whose deletion failed.
-		if observed, err := a.observePolicies(ctx, desired); err != nil {
-			role = append(role, err)
-		} else {
-			role = a.remove(ctx, irsa.PlanRemoval(desired, observed))
-		}
+	if desired.ManageRoles {
+		errs = append(errs, a.removeRole(ctx, desired.HubRoleName()))
 	}
-	return errors.Join(append(entry, role...)...)
+	return errors.Join(errs...)
 }
 
-func (a *Applier) check(desired irsa.Desired) error {
-	if err := desired.Validate(); err != nil {
-		return err
-	}
-	if desired.Hub != a.hub {
-		return fmt.Errorf("the identity is one for the hub %s, and this is %s", desired.Hub, a.hub)
-	}
-	return nil
-}
-
-// apply stops at the first error, since later calls depend on earlier ones.
-func (a *Applier) apply(ctx context.Context, plan []irsa.Call) error {
-	for _, step := range plan {
-		if err := a.do(ctx, step); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// remove continues after an error, since each call revokes something.
-func (a *Applier) remove(ctx context.Context, plan []irsa.Call) (errs []error) {
-	for _, step := range plan {
-		if err := a.do(ctx, step); err != nil && !isNotFound(err) {
-			errs = append(errs, err)
-		}
-	}
-	return errs
-}
-
-// call makes one call, counts it, and adds the operation to its error.
-func call[T any](ctx context.Context, service, operation, subject string, f func(context.Context) (T, error)) (T, error) {
+// invoke calls a method of a client, counts the call, and adds the operation to its error.
+func invoke[In, Out, Option any](ctx context.Context, service, operation, subject string,
+	method func(context.Context, *In, ...func(*Option)) (*Out, error), in *In, options ...func(*Option)) (*Out, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	out, err := f(ctx)
+	out, err := method(ctx, in, options...)
 	err = awserror.New(service, operation, subject, err)
 	calls.WithLabelValues(service, operation, result(err)).Inc()
 	return out, err
 }
 
-func isExists(err error) bool {
-	return result(err) == resultExists
-}
+func isExists(err error) bool { return result(err) == resultExists }
 
-func isConflict(err error) bool {
-	return awserror.Code(err) == codeDeleteConflict
-}
+func isNotFound(err error) bool { return result(err) == resultNotFound }
 
-func isNotFound(err error) bool {
-	return result(err) == resultNotFound
+func ignoreNotFound(err error) error {
+	if isNotFound(err) {
+		return nil
+	}
+	return err
 }

@@ -446,51 +446,6 @@ func TestNewRefusesOtherAccounts(t *testing.T) {
 	if _, err := New(c.ctx, Options{HubARN: hub}); err == nil || !strings.Contains(err.Error(), "333333333333") {
 		t.Errorf("New() with credentials of another account = %v, want an error that contains the account", err)
 	}
-	if _, err := New(c.ctx, Options{HubARN: irsa.ARN{ClusterName: "hub-1"}}); err == nil || !strings.Contains(err.Error(), "partition") {
-		t.Errorf("New() with a hub without a partition = %v, want an error that contains partition", err)
-	}
-}
-
-// The credentials change to credentials of another account after the start.
-func TestRoleInAnotherAccountIsNotKept(t *testing.T) {
-	c := newCloud(t, fakeaws.Options{})
-	setenv(t, c.Server, addUser(t, c.Server, "333333333333", "admin", fakeaws.AdminPolicy))
-	c.SetFaults(func(call fakeaws.Call) fakeaws.Fault {
-		if call.Operation == "GetCallerIdentity" {
-			return fakeaws.Error("AccessDenied")
-		}
-		return fakeaws.Fault{}
-	})
-	applier, err := New(c.ctx, Options{HubARN: hub})
-	if err != nil {
-		t.Fatalf("New() with a failing STS = %v, want no error", err)
-	}
-	if err := applier.Provision(c.ctx, desired("cluster1"), true); err == nil || !strings.Contains(err.Error(), "333333333333") {
-		t.Errorf("Provision() in another account = %v, want an error that contains the account", err)
-	}
-	if roles := c.Roles("333333333333"); len(roles) > 0 {
-		t.Errorf("roles in another account = %v, want none", roles)
-	}
-	c.wantProvisioned(t)
-}
-
-func TestOtherHubsAreRefused(t *testing.T) {
-	c := newCloud(t, fakeaws.Options{})
-	d := desired("cluster1")
-	d.Hub.ClusterName = "hub-2"
-	if err := c.Provision(c.ctx, d, true); err == nil || !strings.Contains(err.Error(), "hub-2") {
-		t.Errorf("Provision() for another hub = %v, want an error that contains hub-2", err)
-	}
-	if err := c.Remove(c.ctx, d); err == nil || !strings.Contains(err.Error(), "hub-2") {
-		t.Errorf("Remove() for another hub = %v, want an error that contains hub-2", err)
-	}
-	d = desired("")
-	if err := c.Provision(c.ctx, d, true); err == nil {
-		t.Error("Provision() of a cluster without a name = nil, want an error")
-	}
-	if calls := c.Calls(); len(calls) > 0 {
-		t.Errorf("calls of AWS = %v, want none", calls)
-	}
 }
 
 func TestDeniedCallsAreReported(t *testing.T) {

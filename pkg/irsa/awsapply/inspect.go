@@ -9,6 +9,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/eks"
+	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
 
@@ -68,7 +69,7 @@ func Inspect(ctx context.Context, inspection Inspection) ([]Finding, error) {
 		return nil, err
 	}
 	i := &inspector{
-		Applier:    &Applier{hub: inspection.Hub, iam: iam.NewFromConfig(cfg), eks: eks.NewFromConfig(cfg)},
+		Applier:    &Applier{iam: iam.NewFromConfig(cfg), eks: eks.NewFromConfig(cfg)},
 		Inspection: inspection,
 	}
 	if i.account, err = callerAccount(ctx, cfg, "your credentials"); err != nil {
@@ -135,18 +136,15 @@ func (i *inspector) inspectManaged(ctx context.Context) {
 	}
 	i.inspectTrust(role, i.ManagedClusterTrustPolicy(issuer, i.AgentAccount), issuer)
 	i.inspectPermissions(ctx, role, i.ManagedClusterPermissions())
-	have := map[string]string{}
-	for _, tag := range role.Tags {
-		have[aws.ToString(tag.Key)] = aws.ToString(tag.Value)
-	}
-	missing := irsa.MissingTags(i.Identity.Tags(), have)
+	missing := irsa.MissingTags(i.Identity.Tags(), tagsOf(role))
 	i.judge(len(missing) == 0, Missing, "tags of role "+aws.ToString(role.RoleName), "run aws iam tag-role with "+listTags(missing))
 }
 
 // inspectCluster returns the OIDC issuer of an EKS cluster, or an empty string if it is unknown.
 func (i *inspector) inspectCluster(ctx context.Context, kind string, cluster irsa.ARN, mapping irsa.Mapping) (issuer string) {
 	subject := fmt.Sprintf("%s EKS cluster %s", kind, cluster)
-	out, err := i.describeCluster(ctx, cluster)
+	out, err := invoke(ctx, serviceEKS, "DescribeCluster", cluster.String(), i.eks.DescribeCluster,
+		&eks.DescribeClusterInput{Name: &cluster.ClusterName}, func(o *eks.Options) { o.Region = cluster.Region })
 	switch {
 	case isNotFound(err) && mapping == irsa.ConfigMap:
 		i.add(Skipped, subject, "there is none, as on a hub that is not EKS; its identity provider is not inspected")
@@ -177,9 +175,8 @@ func (i *inspector) inspectProvider(ctx context.Context, cluster irsa.ARN, issue
 	}
 	arn := cluster.OIDCProviderARN(issuer)
 	subject := "OIDC provider " + arn
-	provider, err := call(ctx, serviceIAM, "GetOpenIDConnectProvider", arn, func(ctx context.Context) (*iam.GetOpenIDConnectProviderOutput, error) {
-		return i.iam.GetOpenIDConnectProvider(ctx, &iam.GetOpenIDConnectProviderInput{OpenIDConnectProviderArn: aws.String(arn)})
-	})
+	provider, err := invoke(ctx, serviceIAM, "GetOpenIDConnectProvider", arn, i.iam.GetOpenIDConnectProvider,
+		&iam.GetOpenIDConnectProviderInput{OpenIDConnectProviderArn: &arn})
 	switch {
 	case isNotFound(err):
 		i.add(Missing, subject, fmt.Sprintf("run aws iam create-open-id-connect-provider --url https://%s --client-id-list %s", issuer, irsa.TokenAudience))
@@ -195,7 +192,7 @@ func (i *inspector) inspectProvider(ctx context.Context, cluster irsa.ARN, issue
 // with another path.
 func (i *inspector) inspectRole(ctx context.Context, wanted irsa.Role, whose, missing, moved string) *iamtypes.Role {
 	subject := fmt.Sprintf("role %s of %s", wanted.Name, whose)
-	out, err := i.getRole(ctx, wanted.Name)
+	role, err := i.getRole(ctx, wanted.Name)
 	switch {
 	case isNotFound(err):
 		i.add(Missing, subject, missing)
@@ -204,9 +201,9 @@ func (i *inspector) inspectRole(ctx context.Context, wanted irsa.Role, whose, mi
 		i.unread(subject, err)
 		return nil
 	}
-	arn := aws.ToString(out.Role.Arn)
+	arn := aws.ToString(role.Arn)
 	i.judge(arn == wanted.String(), Different, subject, fmt.Sprintf("its ARN is %s instead of %s; %s", arn, wanted, moved))
-	return out.Role
+	return role
 }
 
 // inspectTrust compares the trust policy of a role, if the issuer is known.
@@ -226,84 +223,68 @@ func (i *inspector) inspectPermissions(ctx context.Context, role *iamtypes.Role,
 		byResource[permission.Resource] = append(byResource[permission.Resource], permission.Action)
 	}
 	for _, resource := range slices.Sorted(maps.Keys(byResource)) {
+		// All actions of a resource fit into one page.
+		simulated, err := invoke(ctx, serviceIAM, "SimulatePrincipalPolicy", "role "+aws.ToString(role.RoleName), i.iam.SimulatePrincipalPolicy,
+			&iam.SimulatePrincipalPolicyInput{PolicySourceArn: role.Arn, ActionNames: byResource[resource], ResourceArns: []string{resource}})
+		if err != nil {
+			i.unread(fmt.Sprintf("permissions of role %s on %s", aws.ToString(role.RoleName), resource), err)
+			continue
+		}
 		decisions := map[string]iamtypes.PolicyEvaluationDecisionType{}
-		pages := iam.NewSimulatePrincipalPolicyPaginator(i.iam, &iam.SimulatePrincipalPolicyInput{
-			PolicySourceArn: role.Arn, ActionNames: byResource[resource], ResourceArns: []string{resource},
-		})
-		var err error
-		for err == nil && pages.HasMorePages() {
-			var page *iam.SimulatePrincipalPolicyOutput
-			if page, err = call(ctx, serviceIAM, "SimulatePrincipalPolicy", "role "+aws.ToString(role.RoleName), func(ctx context.Context) (*iam.SimulatePrincipalPolicyOutput, error) {
-				return pages.NextPage(ctx)
-			}); err == nil {
-				for _, result := range page.EvaluationResults {
-					decisions[aws.ToString(result.EvalActionName)] = result.EvalDecision
-				}
-			}
+		for _, result := range simulated.EvaluationResults {
+			decisions[aws.ToString(result.EvalActionName)] = result.EvalDecision
 		}
 		for _, action := range byResource[resource] {
 			subject := fmt.Sprintf("permission %s of role %s on %s", action, aws.ToString(role.RoleName), resource)
-			if err != nil {
-				i.unread(subject, err)
-				continue
-			}
 			i.judge(decisions[action] == iamtypes.PolicyEvaluationDecisionTypeAllowed, Missing, subject, "allow it in a policy of the role, as docs/registration-aws.md says")
 		}
 	}
 }
 
-// inspectProvisioned compares the resources that the server creates for an accepted cluster.
+// inspectProvisioned compares the resources that the server creates for an accepted cluster. An administrator may have
+// created the role.
 func (i *inspector) inspectProvisioned(ctx context.Context) {
-	desired := i.Desired
-	desired.ManageRoles = true // the role must exist, whether the server or an administrator creates it
 	const accept = "accept the cluster; the server repairs an accepted cluster within 30 minutes, or when it starts"
 	remedy := accept
 	if !i.ManageRoles {
 		remedy = "make the role by the commands and documents of managedclusters/irsa"
 	}
-	desired.Mapping = irsa.ConfigMap // the role without its mapping
-	role, err := i.observeRole(ctx, desired)
-	subject := "role " + desired.HubRoleName() + " of the managed cluster on the hub"
-	if err != nil {
+	subject := "role " + i.HubRoleName() + " of the managed cluster on the hub"
+	switch role, err := i.observeRole(ctx, i.Desired); {
+	case err != nil:
 		i.unread(subject, err)
-	} else {
-		i.addPlan(irsa.PlanProvision(desired, &irsa.Observed{Role: role}), subject, remedy)
+	case role == nil:
+		i.add(Missing, subject, remedy)
+	default:
+		trust, access := i.HubTrustPolicy().JSON(), i.HubAccessPolicy().JSON()
+		i.judge(irsa.SamePolicy(role.trustPolicy, trust), Different, "trust policy of "+subject, "it must be "+trust+"; "+remedy)
+		i.judge(irsa.SamePolicy(role.accessPolicy, access), Different, "access policy "+i.HubRoleName()+" of "+subject, "it must be "+access+"; "+remedy)
+		missing := irsa.MissingTags(i.Tags(), role.tags)
+		i.judge(len(missing) == 0, Missing, "tags of "+subject, "they must contain "+listTags(missing)+"; "+remedy)
 	}
 	if i.Mapping != irsa.AccessEntry || i.noEntries {
 		return
 	}
-	desired.Mapping, desired.ManageRoles = irsa.AccessEntry, false
-	entry, err := i.observeEntry(ctx, desired)
-	subject = "access entry of role " + desired.HubRoleName()
-	if err != nil {
+	subject = "access entry of role " + i.HubRoleName()
+	switch entry, err := i.observeEntry(ctx, i.Desired); {
+	case err != nil:
 		i.unread(subject, err)
-		return
+	case entry == nil:
+		i.add(Missing, subject, accept)
+	default:
+		i.judge(aws.ToString(entry.Type) == entryType && sameSubject(i.Desired, entry), Different, subject,
+			fmt.Sprintf("its type must be %s, its user name %s and its groups %v; %s", entryType, i.Username(), i.Groups(), accept))
 	}
-	i.addPlan(irsa.PlanProvision(desired, &irsa.Observed{Entry: entry}), subject, accept)
 }
 
-func (i *inspector) addPlan(plan []irsa.Call, subject, remedy string) {
-	if len(plan) == 0 {
-		i.add(Present, subject, "")
+// entriesProblem returns why an EKS cluster does not support access entries.
+func entriesProblem(name string, cluster *ekstypes.Cluster) string {
+	if cluster.AccessConfig == nil || cluster.AccessConfig.AuthenticationMode != ekstypes.AuthenticationModeConfigMap {
+		return ""
 	}
-	for _, step := range plan {
-		switch step.Operation {
-		case irsa.CreateRole, irsa.CreateAccessEntry:
-			i.add(Missing, subject, remedy)
-			return
-		case irsa.UpdateAssumeRolePolicy:
-			i.add(Different, "trust policy of "+subject, "it must be "+step.Document+"; "+remedy)
-		case irsa.PutRolePolicy:
-			i.add(Different, "access policy "+step.PolicyName+" of "+subject, "it must be "+step.Document+"; "+remedy)
-		case irsa.TagRole, irsa.TagAccessEntry:
-			i.add(Missing, "tags of "+subject, "they must contain "+listTags(step.Tags)+"; "+remedy)
-		case irsa.UpdateAccessEntry:
-			i.add(Different, subject, fmt.Sprintf("its user name must be %s and its groups %v; %s", step.Username, step.Groups, remedy))
-		case irsa.DeleteAccessEntry:
-			i.add(Different, subject, "it has another type; "+remedy)
-			return
-		}
-	}
+	return fmt.Sprintf("the authentication mode of EKS cluster %s is %s, which takes no access entries: "+
+		"run aws eks update-cluster-config --name %s --access-config authenticationMode=API_AND_CONFIG_MAP, or use --eks-auth=ConfigMap",
+		name, ekstypes.AuthenticationModeConfigMap, name)
 }
 
 func listTags(tags map[string]string) string {

@@ -175,7 +175,7 @@ func TestInspect(t *testing.T) {
 		"no permission to tag": {hubAccount, func(t *testing.T, i *inspected) {
 			i.deletePolicies(t, hubAccount, creator, "mapping")
 		}, []string{
-			"missing permission iam:TagRole", "missing permission eks:DescribeCluster", "missing permission eks:CreateAccessEntry", "missing permission eks:DescribeAccessEntry",
+			"missing permission iam:TagRole", "missing permission eks:CreateAccessEntry", "missing permission eks:DescribeAccessEntry",
 			"missing permission eks:UpdateAccessEntry", "missing permission eks:DeleteAccessEntry", "missing permission eks:TagResource",
 		}},
 		"no role of the cluster on the hub": {hubAccount, func(t *testing.T, i *inspected) {
@@ -219,7 +219,7 @@ func TestInspect(t *testing.T) {
 				}
 				return fakeaws.Fault{}
 			})
-		}, []string{"unknown permission sts:AssumeRole"}},
+		}, []string{"unknown permissions of role " + managedRole}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := newInspected(t)

@@ -246,10 +246,10 @@ func TestTokenIsForTheRegion(t *testing.T) {
 func TestInvalidOptions(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	for want, options := range map[string]Options{
-		"region":                      {ClusterName: "hub-1"},
-		"name of the EKS":             {Region: "us-west-2"},
-		"the role to assume: the ARN": {Region: "us-west-2", ClusterName: "hub-1", RoleARN: "ocm-hub-x"},
-		"must be role/<name>":         {Region: "us-west-2", ClusterName: "hub-1", RoleARN: "arn:aws:iam::111111111111:user/x"},
+		"region":          {ClusterName: "hub-1"},
+		"name of the EKS": {Region: "us-west-2"},
+		"the role to assume: \"ocm-hub-x\" is not the ARN of an IAM role": {Region: "us-west-2", ClusterName: "hub-1", RoleARN: "ocm-hub-x"},
+		"user/x\" is not the ARN of an IAM role":                          {Region: "us-west-2", ClusterName: "hub-1", RoleARN: "arn:aws:iam::111111111111:user/x"},
 	} {
 		if token, _, err := Token(ctx, options); err == nil || !strings.Contains(err.Error(), want) || token != "" {
 			t.Errorf("Token(%+v) = %q, %v, want an error that contains %q", options, token, err, want)

@@ -2,19 +2,11 @@ package fair
 
 import "slices"
 
-const (
-	ordinaryLane = iota
-	priorityLane
-	lanes
-)
-
-// laneNames are the values of the label of the metrics.
-var laneNames = [lanes]string{"ordinary", "priority"}
-
 // lane contains the waiting items of one lane, first in, first out for each tenant, and counts its
 // workers. Tenants take turns, so the wait of an item depends on the number of tenants with items, and
 // not on the number of items of other tenants.
 type lane[T comparable] struct {
+	name string
 	// turns are the tenants that have items. The first is next.
 	turns []string
 	items map[string][]T
@@ -24,8 +16,8 @@ type lane[T comparable] struct {
 	held                            map[string]int
 }
 
-func newLane[T comparable](workers, workersPerTenant int) lane[T] {
-	return lane[T]{items: map[string][]T{}, workers: workers, workersPerTenant: workersPerTenant, held: map[string]int{}}
+func newLane[T comparable](name string, workers, workersPerTenant int) *lane[T] {
+	return &lane[T]{name: name, items: map[string][]T{}, workers: workers, workersPerTenant: workersPerTenant, held: map[string]int{}}
 }
 
 // add adds an item behind the other items of its tenant.
@@ -66,7 +58,7 @@ func (l *lane[T]) next(eligible func(tenant string) bool) (item T, ok bool) {
 // fewer each, and the last idle workers are reserved for tenants that have none.
 func (l *lane[T]) hasWorker(tenant string) bool {
 	held, idle := l.held[tenant], l.workers-l.busy
-	return held == 0 || held < l.workersPerTenant && 2*held < idle
+	return idle > 0 && (held == 0 || held < l.workersPerTenant && 2*held < idle)
 }
 
 // count changes the number of busy workers.

@@ -23,13 +23,6 @@ type Class struct {
 	Tenant string
 }
 
-func (c Class) lane() int {
-	if c.Priority {
-		return priorityLane
-	}
-	return ordinaryLane
-}
-
 // Config configures a Queue. All fields are required.
 type Config[T comparable] struct {
 	// Name is the name of the queue in metrics.
@@ -56,30 +49,31 @@ type Queue[T comparable] struct {
 	mu   sync.Mutex
 	cond *sync.Cond
 	// waiting and handled are the waiting items and the items that workers handle.
-	waiting, handled map[T]*entry
-	lanes            [lanes]lane[T]
+	waiting, handled   map[T]*entry[T]
+	ordinary, priority *lane[T]
 	// turn is the item that is passed to a worker next.
 	turn   T
 	logger klog.Logger
 }
 
-// entry is an item that waits, or that a worker handles, since a time.
-type entry struct {
+// entry is an item that waits in a lane, or that a worker of a lane handles, since a time.
+type entry[T comparable] struct {
 	class Class
+	lane  *lane[T]
 	since time.Time
-	// worker is the lane of the worker. stuck is true if the worker has not returned before watchdog
-	// fired.
-	worker   int
-	watchdog *time.Timer
-	stuck    bool
+	// logged is true if the log says that the worker does not return.
+	logged bool
 }
 
 // NewQueue returns an empty queue.
 func NewQueue[T comparable](config Config[T]) *Queue[T] {
-	q := &Queue[T]{config: config, waiting: map[T]*entry{}, handled: map[T]*entry{}}
+	q := &Queue[T]{
+		config: config, waiting: map[T]*entry[T]{}, handled: map[T]*entry[T]{},
+		ordinary: newLane[T]("ordinary", config.Workers, config.WorkersPerTenant),
+		priority: newLane[T]("priority", config.PriorityWorkers, config.PriorityWorkers),
+	}
 	q.Typed = workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[T]{Name: config.Name, Clock: config.Clock, Queue: order[T]{q}})
 	q.cond = sync.NewCond(&q.mu)
-	q.lanes = [lanes]lane[T]{newLane[T](config.Workers, config.WorkersPerTenant), newLane[T](config.PriorityWorkers, config.PriorityWorkers)}
 	stuckWorkers.WithLabelValues(config.Name).Set(0)
 	return q
 }
@@ -105,25 +99,27 @@ func (q *Queue[T]) Add(item T) {
 
 // push puts an item into the lane of its class. The caller must hold mu.
 func (q *Queue[T]) push(item T) {
-	now := &entry{class: q.config.Class(item), since: q.config.Clock.Now()}
+	now := &entry[T]{class: q.config.Class(item), lane: q.ordinary, since: q.config.Clock.Now()}
+	if now.class.Priority {
+		now.lane = q.priority
+	}
 	if before := q.waiting[item]; before != nil {
-		now.since = before.since
-		if before.class == now.class {
+		if now.since = before.since; before.class == now.class {
 			return
 		}
 		q.drop(item)
 	}
 	q.waiting[item] = now
-	q.lanes[now.class.lane()].add(now.class.Tenant, item)
-	waitingItems.WithLabelValues(q.config.Name, laneNames[now.class.lane()]).Inc()
+	now.lane.add(now.class.Tenant, item)
+	waitingItems.WithLabelValues(q.config.Name, now.lane.name).Inc()
 }
 
 // drop removes a waiting item. The caller must hold mu.
 func (q *Queue[T]) drop(item T) {
-	class := q.waiting[item].class
-	q.lanes[class.lane()].remove(class.Tenant, item)
+	at := q.waiting[item]
+	at.lane.remove(at.class.Tenant, item)
 	delete(q.waiting, item)
-	waitingItems.WithLabelValues(q.config.Name, laneNames[class.lane()]).Dec()
+	waitingItems.WithLabelValues(q.config.Name, at.lane.name).Dec()
 }
 
 // Len returns the number of waiting items.
@@ -139,9 +135,9 @@ func (q *Queue[T]) Serve(ctx context.Context, handle func(ctx context.Context, i
 	defer q.mu.Unlock()
 	q.logger = klog.FromContext(ctx).WithValues("queue", q.config.Name)
 	for !q.ShuttingDown() || len(q.waiting)+len(q.handled) > 0 {
-		item, ok := q.next(priorityLane)
+		item, ok := q.next(q.priority)
 		if !ok {
-			item, ok = q.next(ordinaryLane)
+			item, ok = q.next(q.ordinary)
 		}
 		if !ok {
 			q.cond.Wait()
@@ -153,17 +149,14 @@ func (q *Queue[T]) Serve(ctx context.Context, handle func(ctx context.Context, i
 			handle(ctx, item)
 		}()
 	}
+	stuckWorkers.WithLabelValues(q.config.Name).Set(0)
 }
 
-// next takes the next item for a worker of a lane, if there is one. An idle worker of the ordinary lane
-// also takes items of the priority lane, but not the reverse. The caller must hold mu.
-func (q *Queue[T]) next(worker int) (item T, ok bool) {
-	workers := &q.lanes[worker]
-	if workers.busy == workers.workers {
-		return item, false
-	}
-	if item, ok = workers.next(workers.hasWorker); !ok && worker == ordinaryLane {
-		item, ok = q.lanes[priorityLane].next(workers.hasWorker)
+// next takes the next item for an idle worker of a lane, if there is one. A worker of the ordinary lane also
+// takes items of the priority lane, but not the reverse. The caller must hold mu.
+func (q *Queue[T]) next(workers *lane[T]) (item T, ok bool) {
+	if item, ok = workers.next(workers.hasWorker); !ok && workers == q.ordinary {
+		item, ok = q.priority.next(workers.hasWorker)
 	}
 	if !ok {
 		return item, false
@@ -171,18 +164,11 @@ func (q *Queue[T]) next(worker int) (item T, ok bool) {
 	at := q.waiting[item]
 	q.turn = item
 	q.Get()
-	waitSeconds.WithLabelValues(q.config.Name, laneNames[at.class.lane()]).Observe(q.config.Clock.Since(at.since).Seconds())
-	at.since, at.worker = time.Now(), worker
-	at.watchdog = time.AfterFunc(q.config.StuckAfter, func() { q.stuck(item, at) })
+	waitSeconds.WithLabelValues(q.config.Name, at.lane.name).Observe(q.config.Clock.Since(at.since).Seconds())
+	at.since, at.lane = time.Now(), workers
 	q.handled[item] = at
-	q.count(at, 1)
+	workers.count(at.class.Tenant, 1)
 	return item, true
-}
-
-// count changes the number of busy workers. The caller must hold mu.
-func (q *Queue[T]) count(at *entry, change int) {
-	q.lanes[at.worker].count(at.class.Tenant, change)
-	busyWorkers.WithLabelValues(q.config.Name, laneNames[at.worker]).Set(float64(q.lanes[at.worker].busy))
 }
 
 // Done ends the handling of an item and makes its worker idle. If the item was added in the
@@ -192,8 +178,7 @@ func (q *Queue[T]) Done(item T) {
 	defer q.mu.Unlock()
 	at := q.handled[item]
 	delete(q.handled, item)
-	q.count(at, -1)
-	q.returned(item, at)
+	at.lane.count(at.class.Tenant, -1)
 	q.Typed.Done(item)
 	q.cond.Signal()
 }

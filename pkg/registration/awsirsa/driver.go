@@ -4,13 +4,13 @@ package awsirsa
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 
@@ -25,12 +25,9 @@ type Cloud interface {
 	Provision(ctx context.Context, desired irsa.Desired, fresh bool) error
 	// Remove removes the resources. Missing resources are not an error.
 	Remove(ctx context.Context, desired irsa.Desired) error
-	// CheckAccessEntries returns why the hub does not support access entries, with the remedy, or an empty string. It only
-	// reads.
-	CheckAccessEntries(ctx context.Context) (string, error)
 }
 
-// Options configure a Driver. ResourceTags is optional.
+// Options configure a Driver. They are valid, and ResourceTags is optional.
 type Options struct {
 	// HubARN is the ARN of the hub's EKS cluster. With the mapping ConfigMap, the hub may be any cluster whose
 	// aws-iam-authenticator has the cluster ID of this ARN.
@@ -55,51 +52,20 @@ type Driver struct {
 	auth    *awsAuth
 }
 
-var _ registration.Checker = (*Driver)(nil)
-
-// New returns a Driver, or an error if the options are invalid.
-func New(o Options) (*Driver, error) {
-	errs := []error{irsa.ValidateResourceTags(o.ResourceTags)}
-	if err := o.HubARN.Validate(); err != nil {
-		errs = append(errs, fmt.Errorf("the ARN of the hub: %w", err))
-	}
-	if o.Mapping != irsa.AccessEntry && o.Mapping != irsa.ConfigMap {
-		errs = append(errs, fmt.Errorf("mapping %q must be %s or %s", o.Mapping, irsa.AccessEntry, irsa.ConfigMap))
-	}
-	if o.Cloud == nil || o.Hub == nil || o.Records == nil {
-		errs = append(errs, errors.New("the driver aws-irsa requires Cloud, Hub and Records"))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	o.ResourceTags = maps.Clone(o.ResourceTags)
-	return &Driver{options: o, auth: &awsAuth{configMaps: o.Hub.CoreV1().ConfigMaps(authNamespace)}}, nil
+// New returns a Driver.
+func New(o Options) *Driver {
+	return &Driver{options: o, auth: &awsAuth{configMaps: o.Hub.CoreV1().ConfigMaps(authNamespace)}}
 }
 
 // Name returns aws-irsa.
 func (d *Driver) Name() registerv1alpha1.RegistrationDriver { return registerv1alpha1.DriverAWSIRSA }
-
-// Check checks whether the hub supports the mapping of roles.
-func (d *Driver) Check(ctx context.Context) ([]string, error) {
-	var problem string
-	var err error
-	if d.options.Mapping == irsa.ConfigMap {
-		problem, err = d.auth.check(ctx)
-	} else {
-		problem, err = d.options.Cloud.CheckAccessEntries(ctx)
-	}
-	if err != nil || problem == "" {
-		return nil, err
-	}
-	return []string{problem}, nil
-}
 
 // Groups returns the groups of the current mapping, and the groups of a previous mapping while it may still
 // exist.
 func (d *Driver) Groups(record *registerv1alpha1.ManagedClusterRegistration) []string {
 	mappings := []irsa.Mapping{d.options.Mapping}
 	if state := record.Status.IRSA; state != nil && state.Provisioned {
-		mappings = append(mappings, parseApplied(state.AppliedHash).mappings...)
+		mappings = append(mappings, parseApplied(state.AppliedHash).Mappings...)
 	}
 	groups := sets.New[string]()
 	for _, mapping := range mappings {
@@ -139,7 +105,7 @@ func (d *Driver) Provision(ctx context.Context, record *registerv1alpha1.Managed
 	if err != nil {
 		return err
 	}
-	wanted := applied{mappings: []irsa.Mapping{desired.Mapping}, roles: desired.ManageRoles, hash: desired.Hash()}
+	wanted := applied{Mappings: []irsa.Mapping{desired.Mapping}, Roles: desired.ManageRoles, Hash: desired.Hash()}
 	if state := record.Status.IRSA; !verify && state != nil && state.Provisioned && state.AppliedHash == wanted.String() {
 		return nil
 	}
@@ -173,7 +139,7 @@ func (d *Driver) Provision(ctx context.Context, record *registerv1alpha1.Managed
 		return err
 	}
 	if desired.Mapping == irsa.ConfigMap {
-		if err := d.auth.add(ctx, entryOf(desired)); err != nil {
+		if err := d.auth.set(ctx, desired.HubRoleARN(), entryOf(desired)); err != nil {
 			return err
 		}
 	}
@@ -188,7 +154,7 @@ func (d *Driver) Provision(ctx context.Context, record *registerv1alpha1.Managed
 
 // unmap removes a mapping that the server used before its configuration changed.
 func (d *Driver) unmap(ctx context.Context, desired irsa.Desired, before applied) error {
-	for _, mapping := range before.mappings {
+	for _, mapping := range before.Mappings {
 		if mapping == desired.Mapping {
 			continue
 		}
@@ -218,11 +184,11 @@ func (d *Driver) Revoke(ctx context.Context, record *registerv1alpha1.ManagedClu
 		return err
 	}
 	former := parseApplied(state.AppliedHash)
-	if len(former.mappings) == 0 {
-		former.mappings, former.roles = []irsa.Mapping{desired.Mapping}, desired.ManageRoles
+	if len(former.Mappings) == 0 {
+		former.Mappings, former.Roles = []irsa.Mapping{desired.Mapping}, desired.ManageRoles
 	}
-	desired.ManageRoles = former.roles
-	for _, mapping := range former.mappings {
+	desired.ManageRoles = former.Roles
+	for _, mapping := range former.Mappings {
 		desired.Mapping = mapping
 		if err := d.remove(ctx, desired); err != nil {
 			return err
@@ -234,7 +200,7 @@ func (d *Driver) Revoke(ctx context.Context, record *registerv1alpha1.ManagedClu
 func (d *Driver) remove(ctx context.Context, desired irsa.Desired) error {
 	// The mapping is removed first, since the role has no permission on the hub without it.
 	if desired.Mapping == irsa.ConfigMap {
-		if err := d.auth.remove(ctx, desired.HubRoleARN()); err != nil {
+		if err := d.auth.set(ctx, desired.HubRoleARN()); err != nil {
 			return err
 		}
 		if !desired.ManageRoles {
@@ -295,54 +261,35 @@ func sameClaim(read, current *registerv1alpha1.ManagedClusterRegistration) error
 	return nil
 }
 
-// applied is the state in AWS that a registration records: the mappings that may exist, whether the server manages the
-// role, and the hash of all desired resources after a success. While one mapping replaces another, both may exist.
+// applied is the state in AWS that a registration records in the field appliedHash.
 type applied struct {
-	mappings []irsa.Mapping
-	roles    bool
-	hash     string
+	// Mappings are the mappings that may exist. While one replaces another, both may.
+	Mappings []irsa.Mapping `json:"mappings"`
+	// Roles means that the server manages the role.
+	Roles bool `json:"roles"`
+	// Hash is the hash of all desired resources after a success.
+	Hash string `json:"hash,omitempty"`
 }
 
-// withRoles stands between the mappings if the server manages the role.
-const withRoles = "roles"
-
-// String returns the value of the field appliedHash: <mapping>[+roles][+<previous mapping>]:<hash>.
 func (a applied) String() string {
-	if len(a.mappings) == 0 {
-		return ""
-	}
-	parts := []string{string(a.mappings[0])}
-	if a.roles {
-		parts = append(parts, withRoles)
-	}
-	for _, mapping := range a.mappings[1:] {
-		parts = append(parts, string(mapping))
-	}
-	return strings.Join(parts, "+") + ":" + a.hash
+	text, err := json.Marshal(a)
+	utilruntime.Must(err) // strings can be encoded
+	return string(text)
 }
 
+// parseApplied returns the zero value for a registration that records none.
 func parseApplied(text string) applied {
-	what, hash, ok := strings.Cut(text, ":")
-	if !ok {
-		return applied{}
-	}
-	a := applied{hash: hash}
-	for part := range strings.SplitSeq(what, "+") {
-		if part == withRoles {
-			a.roles = true
-		} else {
-			a.mappings = append(a.mappings, irsa.Mapping(part))
-		}
-	}
+	var a applied
+	_ = json.Unmarshal([]byte(text), &a)
 	return a
 }
 
 // begin returns the state during the transition to wanted.
 func (a applied) begin(wanted applied) applied {
-	begun := applied{mappings: slices.Clone(wanted.mappings), roles: wanted.roles}
-	for _, mapping := range a.mappings {
-		if !slices.Contains(begun.mappings, mapping) {
-			begun.mappings = append(begun.mappings, mapping)
+	begun := applied{Mappings: slices.Clone(wanted.Mappings), Roles: wanted.Roles}
+	for _, mapping := range a.Mappings {
+		if !slices.Contains(begun.Mappings, mapping) {
+			begun.Mappings = append(begun.Mappings, mapping)
 		}
 	}
 	return begun

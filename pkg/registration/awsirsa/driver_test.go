@@ -55,7 +55,6 @@ func (r *records) read() *registerv1alpha1.ManagedClusterRegistration {
 type cloud struct {
 	roles, entries map[string]bool
 	asked          []string
-	problem        string
 	records        *records
 	before         func(operation string) error
 	t              *testing.T
@@ -103,8 +102,6 @@ func (c *cloud) Remove(_ context.Context, desired irsa.Desired) error {
 	return nil
 }
 
-func (c *cloud) CheckAccessEntries(context.Context) (string, error) { return c.problem, nil }
-
 type setting struct {
 	t       *testing.T
 	records *records
@@ -140,11 +137,7 @@ func (s *setting) driver(change ...func(*Options)) *Driver {
 	for _, change := range change {
 		change(&s.options)
 	}
-	d, err := New(s.options)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return d
+	return New(s.options)
 }
 
 func (s *setting) provision(d *Driver, verify bool) {
@@ -426,81 +419,4 @@ func TestConfigMap(t *testing.T) {
 			t.Error("provisioned in the registration = false, want true")
 		}
 	})
-}
-
-func TestOptions(t *testing.T) {
-	s := newSetting(t)
-	for name, change := range map[string]func(*Options){
-		"no ARN":     func(o *Options) { o.HubARN = irsa.ARN{} },
-		"no mapping": func(o *Options) { o.Mapping = "" },
-		"no cloud":   func(o *Options) { o.Cloud = nil },
-		"own tags":   func(o *Options) { o.ResourceTags = map[string]string{irsa.TagHubName: "x"} },
-	} {
-		options := s.options
-		change(&options)
-		if _, err := New(options); err == nil {
-			t.Errorf("New() with %s = no error, want an error", name)
-		}
-	}
-}
-
-func TestCheck(t *testing.T) {
-	forbid := func(verb string) func(*setting) {
-		return func(s *setting) {
-			s.hub.PrependReactor(verb, "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
-				return true, nil, apierrors.NewForbidden(corev1.Resource("configmaps"), "aws-auth", errors.New("no Role"))
-			})
-		}
-	}
-	edit := func(data map[string]string) func(*setting) {
-		return func(s *setting) {
-			auth := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "aws-auth"}, Data: data}
-			if _, err := s.hub.CoreV1().ConfigMaps("kube-system").Update(t.Context(), auth, metav1.UpdateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	remove := func(s *setting) {
-		if err := s.hub.CoreV1().ConfigMaps("kube-system").Delete(t.Context(), "aws-auth", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for name, test := range map[string]struct {
-		mapping irsa.Mapping
-		change  func(*setting)
-		want    []string // parts of the only problem; empty for no problem
-	}{
-		"access entries":          {irsa.AccessEntry, func(*setting) {}, nil},
-		"no access entries":       {irsa.AccessEntry, func(s *setting) { s.cloud.problem = "no EKS" }, []string{"no EKS"}},
-		"the ConfigMap":           {irsa.ConfigMap, func(*setting) {}, nil},
-		"no ConfigMap":            {irsa.ConfigMap, remove, nil},
-		"no access to AWS":        {irsa.ConfigMap, func(s *setting) { s.cloud.problem = "no EKS" }, nil},
-		"an invalid ConfigMap":    {irsa.ConfigMap, edit(map[string]string{"mapRoles": "{"}), []string{"mapRoles cannot be parsed", "correct it manually"}},
-		"no permission to read":   {irsa.ConfigMap, forbid("get"), []string{"cannot get the ConfigMap kube-system/aws-auth", "artifacts/deploy/components/aws-auth"}},
-		"no permission to write":  {irsa.ConfigMap, forbid("update"), []string{"cannot update the ConfigMap", "artifacts/deploy/components/aws-auth"}},
-		"no permission to create": {irsa.ConfigMap, func(s *setting) { remove(s); forbid("create")(s) }, []string{"cannot create the ConfigMap", "artifacts/deploy/components/aws-auth"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newSetting(t)
-			test.change(s)
-			d := s.driver(func(o *Options) { o.Mapping = test.mapping })
-			s.hub.ClearActions()
-			problems, err := d.Check(t.Context())
-			if err != nil || (len(problems) > 0) != (len(test.want) > 0) {
-				t.Fatalf("Check() = %q, %v, want a problem that contains %q", problems, err, test.want)
-			}
-			for _, text := range test.want {
-				if !strings.Contains(problems[0], text) {
-					t.Errorf("Check() = %q, want a problem that contains %q", problems, text)
-				}
-			}
-			for _, action := range s.hub.Actions() {
-				update, isUpdate := action.(clienttesting.UpdateActionImpl)
-				create, isCreate := action.(clienttesting.CreateActionImpl)
-				if isUpdate && len(update.UpdateOptions.DryRun) == 0 || isCreate && len(create.CreateOptions.DryRun) == 0 {
-					t.Errorf("%s request of Check() is not a dry run, want a dry run", action.GetVerb())
-				}
-			}
-		})
-	}
 }

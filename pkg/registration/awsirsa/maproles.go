@@ -72,16 +72,7 @@ func roleOf(value any) string {
 	return role
 }
 
-// addMapping returns mapRoles with one entry for the role. Other entries and comments stay.
-func addMapping(text string, wanted mapping) (string, error) {
-	return replaceMapping(text, wanted.RoleARN, []mapping{wanted})
-}
-
-func removeMapping(text, roleARN string) (string, error) {
-	return replaceMapping(text, roleARN, []mapping{})
-}
-
-// replaceMapping returns mapRoles with these entries for a role.
+// replaceMapping returns mapRoles with exactly these entries for a role. Other entries and comments stay.
 func replaceMapping(text, roleARN string, wanted []mapping) (string, error) {
 	list, err := parseRoles(text)
 	if err != nil {

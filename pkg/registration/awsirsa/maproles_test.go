@@ -20,6 +20,12 @@ func indented(text string) string {
 	return "  " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n  ") + "\n"
 }
 
+func addMapping(text string, wanted mapping) (string, error) {
+	return replaceMapping(text, wanted.RoleARN, []mapping{wanted})
+}
+
+func removeMapping(text, roleARN string) (string, error) { return replaceMapping(text, roleARN, nil) }
+
 func TestAddMapping(t *testing.T) {
 	for name, test := range map[string]struct{ before, after string }{
 		"empty text":                 {"", entry},

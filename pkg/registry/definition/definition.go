@@ -141,6 +141,8 @@ type Column[T runtime.Object] struct {
 	Wide bool
 	// Value returns the cell of an object.
 	Value func(T) any
+	// Condition replaces Value: the cell is the status of the condition of this type, or Unknown until it is reported.
+	Condition string
 }
 
 // Columns are the columns of a resource whose internal type is T.

@@ -14,11 +14,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/client-go/dynamic"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
@@ -59,8 +61,6 @@ func newRow() definition.Resource {
 		Versions: []schema.GroupVersion{v1beta1.SchemeGroupVersion, v1alpha1.SchemeGroupVersion},
 		Stored:   v1alpha1.SchemeGroupVersion,
 		Strategy: &definition.Strategy[*addon.ManagedClusterAddOn]{
-			Spec:         func(a *addon.ManagedClusterAddOn) any { return &a.Spec },
-			Status:       func(a *addon.ManagedClusterAddOn) any { return &a.Status },
 			ServerStatus: "kubeClientDriver",
 			PrepareForCreate: func(_ context.Context, a *addon.ManagedClusterAddOn) {
 				if a.Spec.InstallNamespace == "incomplete" {
@@ -93,7 +93,7 @@ func newRow() definition.Resource {
 		Columns: definition.Columns[*addon.ManagedClusterAddOn]{
 			{Name: "Hidden", Wide: true, Value: func(a *addon.ManagedClusterAddOn) any { return a.Status.Namespace }},
 			{Name: "Namespace", Value: func(a *addon.ManagedClusterAddOn) any { return a.Spec.InstallNamespace }},
-			definition.ConditionColumn("Available", "", "Available", func(a *addon.ManagedClusterAddOn) []metav1.Condition { return a.Status.Conditions }),
+			{Name: "Available", Description: "", Condition: "Available"},
 		},
 	}
 }
@@ -636,42 +636,46 @@ func TestQuotaOfDeletedObjects(t *testing.T) {
 // TestUpkeepInFullNamespace checks which updates of small objects succeed in a namespace over its quota.
 func TestUpkeepInFullNamespace(t *testing.T) {
 	database := registrytest.StartDatabase(t)
-	server := func(bytes int64, hasStatus bool) addonclient.ManagedClusterAddOnInterface {
-		row := newRow()
-		strategy := *row.Strategy.(*definition.Strategy[*addon.ManagedClusterAddOn])
-		if !hasStatus {
-			strategy.Status, strategy.ServerStatus, strategy.Rules.Status = nil, "", nil
-		}
-		row.Strategy = &strategy
+	server := func(row definition.Resource, bytes int64) dynamic.ResourceInterface {
 		row.Quota = quota.Limits{Objects: 20, Bytes: bytes}
 		row.Counter = quota.NewCounter(row.GroupResource(), row.Quota)
-		return database.Serve(t, nil, row).As(t, "alice").AddonV1alpha1().ManagedClusterAddOns(namespace)
+		client := database.Serve(t, nil, row).Dynamic(t, "alice")
+		return client.Resource(v1alpha1.SchemeGroupVersion.WithResource(row.Name)).Namespace(namespace)
 	}
-	roomy := server(1<<20, true)
-	create := func(name, installNamespace string) {
-		t.Helper()
-		if _, err := roomy.Create(t.Context(), newAddOn(name, installNamespace), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
+	withoutStatus := newRow()
+	withoutStatus.Name, withoutStatus.Singular, withoutStatus.Kind = "addondeploymentconfigs", "addondeploymentconfig", "AddOnDeploymentConfig"
+	withoutStatus.ShortNames = nil
+	withoutStatus.Strategy = &definition.Strategy[*addon.AddOnDeploymentConfig]{
+		Rules: validate.Rules[*addon.AddOnDeploymentConfig]{Name: apivalidation.NameIsDNSSubdomain},
+	}
+	withoutStatus.Columns = definition.Columns[*addon.AddOnDeploymentConfig]{}
+	full := map[string]dynamic.ResourceInterface{}
+	for name, row := range map[string]definition.Resource{"installNamespace": newRow(), "agentInstallNamespace": withoutStatus} {
+		roomy := server(row, 1<<20)
+		for object, text := range map[string]string{"small": "first", "large": strings.Repeat("a", 60_000)} {
+			_, err := roomy.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": v1alpha1.SchemeGroupVersion.String(), "kind": row.Kind,
+				"metadata": map[string]any{"name": object}, "spec": map[string]any{name: text},
+			}}, metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
+		full[row.Name] = server(row, 40_000)
 	}
-	create("small", "first")
-	create("large", strings.Repeat("a", 60_000))
-	full, withoutStatus := server(40_000, true), server(40_000, false)
 	const finalizer = `{"metadata":{"finalizers":["example.com/a"]}}`
 	for _, test := range []struct {
-		name   string
-		client addonclient.ManagedClusterAddOnInterface
-		patch  string
-		want   bool
+		name, resource, patch string
+		want                  bool
 	}{
-		{"owner", full, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"a","uid":"1"}]}}`, false},
-		{"label", full, `{"metadata":{"labels":{"a":"b"}}}`, false},
-		{"annotation", full, `{"metadata":{"annotations":{"a":"b"}}}`, false},
-		{"spec", full, `{"spec":{"installNamespace":"longer-than-before"}}`, false},
-		{"finalizer, no status", withoutStatus, finalizer, false},
-		{"finalizer", full, finalizer, true},
+		{"owner", resource, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"a","uid":"1"}]}}`, false},
+		{"label", resource, `{"metadata":{"labels":{"a":"b"}}}`, false},
+		{"annotation", resource, `{"metadata":{"annotations":{"a":"b"}}}`, false},
+		{"spec", resource, `{"spec":{"installNamespace":"longer-than-before"}}`, false},
+		{"finalizer, no status", withoutStatus.Name, finalizer, false},
+		{"finalizer", resource, finalizer, true},
 	} {
-		_, err := test.client.Patch(t.Context(), "small", types.MergePatchType, []byte(test.patch), metav1.PatchOptions{})
+		_, err := full[test.resource].Patch(t.Context(), "small", types.MergePatchType, []byte(test.patch), metav1.PatchOptions{})
 		if test.want && err != nil || !test.want && !refusal.IsQuotaExceeded(err) {
 			t.Errorf("%s: Patch() in a full namespace = %v, want success = %t", test.name, err, test.want)
 		}

@@ -31,19 +31,14 @@ type Object interface {
 	metav1.Object
 }
 
-// Strategy defines how objects of the internal type T are prepared and validated. Only Spec
-// and Rules are required.
+// Strategy defines how objects of the internal type T are prepared and validated. Only Rules is
+// required. T has the field Spec, and the field Status unless the resource has no status.
 //
 // All resources have this in common: A write of the object does not change its status, and a
 // write of the status subresource changes nothing else. metadata.generation counts the changes
 // of the spec. An update needs no resourceVersion, but a stale one is a conflict. PUT does not
 // create objects.
 type Strategy[T Object] struct {
-	// Spec returns a pointer to the spec of an object.
-	Spec func(T) any
-	// Status returns a pointer to the status of an object. It is nil for a resource without status.
-	Status func(T) any
-
 	// ServerStatus is the name of the field of the status that only the server writes, if any: while it prepares an
 	// object, and in subresources. Writes of the status do not change it.
 	ServerStatus string
@@ -108,7 +103,10 @@ type strategies struct {
 	parts      func(runtime.Object) quota.Parts
 }
 
-func (s *Strategy[T]) hasStatus() bool { return s.Status != nil }
+func (s *Strategy[T]) hasStatus() bool {
+	_, found := reflect.TypeFor[T]().Elem().FieldByName("Status")
+	return found
+}
 
 func (s *Strategy[T]) selectableFields() []string {
 	return slices.Sorted(maps.Keys(s.SelectableFields))
@@ -130,10 +128,10 @@ func (s *Strategy[T]) parts(obj runtime.Object) quota.Parts {
 		return quota.Parts{}
 	}
 	var status any
-	if s.Status != nil {
-		status = s.Status(typed)
+	if s.hasStatus() {
+		status = part(typed, "Status").Addr().Interface()
 	}
-	return quota.PartsOf(obj, s.Spec(typed), status)
+	return quota.PartsOf(obj, part(typed, "Spec").Addr().Interface(), status)
 }
 
 func (s *Strategy[T]) attributes(r *Resource) func(runtime.Object) (labels.Set, fields.Set, error) {
@@ -153,9 +151,17 @@ func (s *Strategy[T]) attributes(r *Resource) func(runtime.Object) (labels.Set, 
 	}
 }
 
-// assign copies the field that part points to.
-func assign[T any](part func(T) any, to, from T) {
-	reflect.ValueOf(part(to)).Elem().Set(reflect.ValueOf(part(from)).Elem())
+// part returns a field of an object, at a path of names.
+func part(obj any, path ...string) reflect.Value {
+	value := reflect.ValueOf(obj).Elem()
+	for _, name := range path {
+		value = value.FieldByName(name)
+	}
+	return value
+}
+
+func sameSpec(a, b any) bool {
+	return equality.Semantic.DeepEqual(part(a, "Spec").Addr().Interface(), part(b, "Spec").Addr().Interface())
 }
 
 type mainStrategy[T Object] struct {
@@ -177,9 +183,8 @@ func (m *mainStrategy[T]) DefaultGarbageCollectionPolicy(context.Context) rest.G
 
 func (m *mainStrategy[T]) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	typed := obj.(T)
-	if m.s.Status != nil && !m.resource.ServerOwned {
-		status := reflect.ValueOf(m.s.Status(typed)).Elem()
-		status.SetZero()
+	if m.resource.HasStatus() {
+		part(typed, "Status").SetZero()
 	}
 	typed.SetGeneration(1)
 	m.keepServerMetadata(ctx, typed, &metav1.ObjectMeta{})
@@ -202,8 +207,8 @@ func (m *mainStrategy[T]) replaceable(stored runtime.Object) bool {
 
 func (m *mainStrategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	typed, typedOld := obj.(T), old.(T)
-	if m.s.Status != nil {
-		assign(m.s.Status, typed, typedOld)
+	if m.s.hasStatus() {
+		part(typed, "Status").Set(part(typedOld, "Status"))
 	}
 	m.keepServerMetadata(ctx, typed, typedOld)
 	if m.s.PrepareForUpdate != nil {
@@ -214,7 +219,7 @@ func (m *mainStrategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime
 
 // countSpec counts a change of the spec in the generation.
 func (m *mainStrategy[T]) countSpec(obj, old T) {
-	if !equality.Semantic.DeepEqual(m.s.Spec(obj), m.s.Spec(old)) {
+	if !sameSpec(obj, old) {
 		obj.SetGeneration(old.GetGeneration() + 1)
 	}
 }
@@ -296,7 +301,7 @@ func (m *mainStrategy[T]) WarningsOnCreate(_ context.Context, obj runtime.Object
 }
 
 func (m *mainStrategy[T]) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object) []string {
-	if equality.Semantic.DeepEqual(m.s.Spec(obj.(T)), m.s.Spec(old.(T))) {
+	if sameSpec(obj, old) {
 		return nil
 	}
 	return m.WarningsOnCreate(ctx, obj)
@@ -305,7 +310,7 @@ func (m *mainStrategy[T]) WarningsOnUpdate(ctx context.Context, obj, old runtime
 // GetResetFields implements rest.ResetFieldsStrategy.
 func (m *mainStrategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	reset := fieldpath.NewSet()
-	if m.s.Status != nil {
+	if m.s.hasStatus() {
 		reset.Insert(fieldpath.MakePathOrDie("status"))
 	}
 	for _, key := range m.serverLabels {
@@ -326,12 +331,10 @@ type statusStrategy[T Object] struct {
 
 func (s *statusStrategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	typed, typedOld := obj.(T), old.(T)
-	assign(s.s.Spec, typed, typedOld)
+	part(typed, "Spec").Set(part(typedOld, "Spec"))
 	if name := s.s.ServerStatus; name != "" {
-		assign(func(obj T) any {
-			status := reflect.ValueOf(s.s.Status(obj)).Elem()
-			return status.FieldByName(strings.ToUpper(name[:1]) + name[1:]).Addr().Interface()
-		}, typed, typedOld)
+		field := strings.ToUpper(name[:1]) + name[1:]
+		part(typed, "Status", field).Set(part(typedOld, "Status", field))
 	}
 	metav1.ResetObjectMetaForStatus(typed, typedOld)
 	if s.s.PrepareForStatusUpdate != nil {

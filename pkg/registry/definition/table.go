@@ -38,11 +38,11 @@ func (c Columns[T]) definitions() (narrow, wide []metav1.TableColumnDefinition) 
 
 func (c Columns[T]) cells(obj runtime.Object) (narrow, wide []any) {
 	typed := obj.(T)
-	for _, column := range c {
-		if column.Wide {
-			wide = append(wide, column.Value(typed))
+	for i := range c {
+		if c[i].Wide {
+			wide = append(wide, c[i].Cell(typed))
 		} else {
-			narrow = append(narrow, column.Value(typed))
+			narrow = append(narrow, c[i].Cell(typed))
 		}
 	}
 	return narrow, wide
@@ -103,13 +103,14 @@ func frame[T any](t tableConvertor, name T, narrow []T, age T, wide []T) []T {
 	return slices.Concat([]T{name}, narrow, []T{age}, wide)
 }
 
-// ConditionColumn returns a column with the status of a condition. It shows Unknown until the
-// condition is reported.
-func ConditionColumn[T runtime.Object](name, description, conditionType string, conditions func(T) []metav1.Condition) Column[T] {
-	return Column[T]{Name: name, Description: description, Value: func(obj T) any {
-		if condition := meta.FindStatusCondition(conditions(obj), conditionType); condition != nil {
-			return string(condition.Status)
-		}
-		return string(metav1.ConditionUnknown)
-	}}
+// Cell returns the cell of an object.
+func (c *Column[T]) Cell(obj T) any {
+	if c.Condition == "" {
+		return c.Value(obj)
+	}
+	conditions := part(obj, "Status", "Conditions").Interface().([]metav1.Condition)
+	if condition := meta.FindStatusCondition(conditions, c.Condition); condition != nil {
+		return string(condition.Status)
+	}
+	return string(metav1.ConditionUnknown)
 }

@@ -19,7 +19,9 @@ import (
 type Watches struct {
 	mu   sync.Mutex
 	held bool
-	open map[*endable]struct{}
+	// until is the context from which all open watches derive, and end ends it. Both are nil while there is no watch.
+	until context.Context
+	end   context.CancelFunc
 	// since are the resource versions from which a watch may continue. It is nil until this process has seen the end of a
 	// migration, each of which begins a new map.
 	since map[schema.GroupResource]uint64
@@ -41,12 +43,11 @@ func (w *Watches) Hold(held bool) {
 // End ends all watches. Their clients continue with another replica, or with this one later.
 func (w *Watches) End() {
 	w.mu.Lock()
-	ended := w.open
-	w.open = nil
-	w.mu.Unlock()
-	for e := range ended {
-		e.Interface.Stop()
+	defer w.mu.Unlock()
+	if w.end != nil {
+		w.end()
 	}
+	w.until, w.end = nil, nil
 }
 
 // Watch implements rest.Watcher. It returns an error with status 410 for a resource version that the client must have
@@ -59,11 +60,11 @@ func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptio
 	if err := w.admit(ctx, r.Store, options); err != nil {
 		return nil, err
 	}
-	inner, err := r.watchStore(ctx, options)
+	ctx, err := w.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return w.track(inner)
+	return r.watchStore(ctx, options)
 }
 
 func errMigrating() error {
@@ -100,32 +101,18 @@ func (w *Watches) admit(ctx context.Context, store *genericregistry.Store, optio
 	return nil
 }
 
-// track makes Hold end a watch.
-func (w *Watches) track(inner watch.Interface) (watch.Interface, error) {
-	e := &endable{Interface: inner, of: w}
+// begin returns a context for a watch, which End ends.
+func (w *Watches) begin(ctx context.Context) (context.Context, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.held {
-		inner.Stop()
 		return nil, errMigrating()
 	}
-	if w.open == nil {
-		w.open = map[*endable]struct{}{}
+	if w.until == nil {
+		w.until, w.end = context.WithCancel(context.Background())
 	}
-	w.open[e] = struct{}{}
-	return e, nil
-}
-
-// endable is a watch that Hold ends.
-type endable struct {
-	watch.Interface
-	of *Watches
-}
-
-// Stop implements watch.Interface.
-func (e *endable) Stop() {
-	e.of.mu.Lock()
-	delete(e.of.open, e)
-	e.of.mu.Unlock()
-	e.Interface.Stop()
+	ctx, cancel := context.WithCancel(ctx)
+	forget := context.AfterFunc(w.until, cancel)
+	context.AfterFunc(ctx, func() { forget() })
+	return ctx, nil
 }

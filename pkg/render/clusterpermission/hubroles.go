@@ -53,20 +53,7 @@ func (k HubRoleKey) String() string {
 
 // hubRole adds a role of the hub with its own name.
 func (r *renderer) hubRole(ref v1alpha1.HubRoleRef, fldPath *field.Path) {
-	if ref.APIGroup != "" && ref.APIGroup != rbacv1.GroupName {
-		r.errs = append(r.errs, field.NotSupported(fldPath.Child("apiGroup"), ref.APIGroup, []string{rbacv1.GroupName}))
-	}
-	r.requireKind(ref.Kind, fldPath.Child("kind"), kindClusterRole, kindRole)
-	r.require(ref.Name, fldPath.Child("name"))
-	switch namespace := fldPath.Child("namespace"); {
-	case ref.Kind == kindRole:
-		r.require(ref.Namespace, namespace)
-	case ref.Namespace != "":
-		r.errs = append(r.errs, field.Forbidden(namespace, "must not be set for a ClusterRole"))
-	}
-
 	key := hubRoleKey(ref)
-	r.claim(key.object(), fldPath.Child("name"), ref.Name)
 	rules, found := r.in.HubRoles[key]
 	if !found {
 		r.leaveOut(fldPath, key.String()+" does not exist on the hub")

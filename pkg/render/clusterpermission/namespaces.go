@@ -61,14 +61,7 @@ func labelSelectors(cp *v1alpha1.ClusterPermission) []*metav1.LabelSelector {
 // namespaces returns the sorted names of the namespaces of a role or binding. It returns
 // none once the budget is exceeded.
 func (r *renderer) namespaces(namespace string, selector *metav1.LabelSelector, fldPath *field.Path) []string {
-	switch {
-	case namespace == "" && selector == nil:
-		r.errs = append(r.errs, field.Required(fldPath.Child("namespace"), "either namespace or namespaceSelector must be set"))
-		return nil
-	case namespace != "" && selector != nil:
-		r.errs = append(r.errs, field.Forbidden(fldPath.Child("namespaceSelector"), "must not be set together with namespace"))
-		return nil
-	case selector == nil:
+	if selector == nil {
 		return []string{namespace}
 	}
 	names := r.selected(selector, fldPath.Child("namespaceSelector"))
@@ -82,8 +75,7 @@ func (r *renderer) namespaces(namespace string, selector *metav1.LabelSelector, 
 func (r *renderer) selected(labelSelector *metav1.LabelSelector, fldPath *field.Path) []string {
 	selector, err := metav1.LabelSelectorAsSelector(labelSelector)
 	if err != nil {
-		r.errs = append(r.errs, field.Invalid(fldPath, metav1.FormatLabelSelector(labelSelector), err.Error()))
-		return nil
+		return nil // validation rejects it
 	}
 	if !r.in.NamespacesKnown {
 		r.result.WaitingForNamespaces = true

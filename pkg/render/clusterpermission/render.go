@@ -86,8 +86,7 @@ func WorkName(cp *v1alpha1.ClusterPermission) string {
 
 // Render returns the ManifestWork that delivers cp, and the parts of cp that it does not
 // deliver. While the spec waits for approval, Render uses the last delivered spec. It
-// returns errors if a part of the spec is invalid. Validation rejects such a spec, but an
-// object that was stored earlier may contain one.
+// returns errors if the rendering exceeds its limits. The spec is valid.
 func Render(cp *v1alpha1.ClusterPermission, in Inputs) (*Result, field.ErrorList) {
 	r := newRenderer(cp, &in)
 	spec, generation := cp.Delivered()
@@ -100,10 +99,7 @@ func Render(cp *v1alpha1.ClusterPermission, in Inputs) (*Result, field.ErrorList
 	r.collect(spec)
 	template, configs := r.manifests(spec.Validate != nil && *spec.Validate)
 	if r.budget.exceeded() {
-		r.errs = append(r.errs, r.budget.err())
-	}
-	if len(r.errs) > 0 {
-		return nil, r.errs
+		return nil, field.ErrorList{r.budget.err()}
 	}
 	if len(template.Manifests) > 0 {
 		r.result.Work = newWork(cp, workv1.ManifestWorkSpec{

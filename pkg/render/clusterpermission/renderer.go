@@ -17,8 +17,6 @@ import (
 var specPath = field.NewPath("spec")
 
 // renderer collects the objects of one ClusterPermission in one pass through its spec.
-// Its errors depend on the spec only. Other objects of the hub and of the managed cluster
-// influence which parts are delivered, but cause no errors.
 type renderer struct {
 	cp      *v1alpha1.ClusterPermission
 	in      *Inputs
@@ -26,18 +24,16 @@ type renderer struct {
 	objects objects
 	// selections caches the sorted names of the namespaces that a selector matches.
 	selections map[string][]string
-	// names contains the objects that the spec names, and the bindings with selectors.
+	// names contains the parts of the spec that define RoleBindings.
 	names map[objectKey]claim
 	// absent contains, by name, the reasons why accounts have no ServiceAccount.
 	absent map[string]string
 	result *Result
-	errs   field.ErrorList
 }
 
-// claim is the part of the spec that defines an object.
+// claim is the part of the spec that defines a RoleBinding.
 type claim struct {
-	path string
-	// roleRef is set for RoleBindings.
+	path    string
 	roleRef rbacv1.RoleRef
 }
 
@@ -58,7 +54,6 @@ func newRenderer(cp *v1alpha1.ClusterPermission, in *Inputs) *renderer {
 func (r *renderer) collect(spec *v1alpha1.ClusterPermissionSpec) {
 	if spec.ClusterRole != nil {
 		key := objectKey{kind: kindClusterRole, name: r.cp.Name}
-		r.claim(key, specPath.Child("clusterRole"), r.cp.Name)
 		r.objects.add(key, nil, newRules(spec.ClusterRole.Rules))
 	}
 	if spec.ClusterRoleBinding != nil {
@@ -85,13 +80,9 @@ func (r *renderer) collect(spec *v1alpha1.ClusterPermissionSpec) {
 func (r *renderer) clusterRoleBinding(binding *v1alpha1.ClusterRoleBinding, fldPath *field.Path) {
 	roleRef := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kindClusterRole, Name: r.cp.Name}
 	if ref := binding.RoleRef; ref != nil {
-		r.require(ref.APIGroup, fldPath.Child("roleRef", "apiGroup"))
-		r.requireKind(ref.Kind, fldPath.Child("roleRef", "kind"), kindClusterRole)
-		r.require(ref.Name, fldPath.Child("roleRef", "name"))
 		roleRef = *ref
 	}
 	key := objectKey{kind: kindClusterRoleBinding, name: r.nameOr(binding.Name)}
-	r.claim(key, fldPath.Child("name"), key.name)
 	if subjects := r.subjects(binding.Subject, binding.Subjects, fldPath); len(subjects) > 0 {
 		r.objects.add(key, &roleRef, newSubjects(subjects))
 	}
@@ -101,9 +92,6 @@ func (r *renderer) role(role *v1alpha1.Role, fldPath *field.Path) {
 	rules := newRules(role.Rules)
 	for _, namespace := range r.namespaces(role.Namespace, role.NamespaceSelector, fldPath) {
 		key := objectKey{kind: kindRole, namespace: namespace, name: r.cp.Name}
-		if role.NamespaceSelector == nil {
-			r.claim(key, fldPath.Child("namespace"), namespace)
-		}
 		r.objects.add(key, nil, rules)
 	}
 }
@@ -158,29 +146,8 @@ func readOnly(role objectKey) workv1.ManifestConfigOption {
 	}
 }
 
-// claim reserves the name of an object for a part of the spec. It adds an error for a
-// second part with the same object, since one would silently replace the other.
-func (r *renderer) claim(key objectKey, fldPath *field.Path, name string) {
-	if _, claimed := r.names[key]; claimed {
-		r.errs = append(r.errs, field.Duplicate(fldPath, name))
-	}
-	r.names[key] = claim{path: fldPath.String()}
-}
-
 func (r *renderer) nameOr(name string) string {
 	return cmp.Or(name, r.cp.Name)
-}
-
-func (r *renderer) require(value string, fldPath *field.Path) {
-	if value == "" {
-		r.errs = append(r.errs, field.Required(fldPath, ""))
-	}
-}
-
-func (r *renderer) requireKind(kind string, fldPath *field.Path, supported ...string) {
-	if !slices.Contains(supported, kind) {
-		r.errs = append(r.errs, field.NotSupported(fldPath, kind, supported))
-	}
 }
 
 func (r *renderer) leaveOut(fldPath *field.Path, reason string) {

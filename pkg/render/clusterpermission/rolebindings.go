@@ -37,17 +37,11 @@ func (r *renderer) claimBindings(bindings []v1alpha1.RoleBinding) {
 }
 
 func (r *renderer) roleBinding(binding *v1alpha1.RoleBinding, fldPath *field.Path) {
-	ref := binding.RoleRef
-	r.requireKind(ref.Kind, fldPath.Child("roleRef", "kind"), kindClusterRole, kindRole)
-	if group, name := ptr.Deref(ref.APIGroup, ""), ptr.Deref(ref.Name, ""); (group == "") != (name == "") {
-		r.require(group, fldPath.Child("roleRef", "apiGroup"))
-		r.require(name, fldPath.Child("roleRef", "name"))
-	}
 	namespaces := r.namespaces(binding.Namespace, binding.NamespaceSelector, fldPath)
 	subjects := r.subjects(binding.Subject, binding.Subjects, fldPath)
 	content := newSubjects(subjects)
 
-	own := claim{path: fldPath.String(), roleRef: r.roleRef(ref)}
+	own := claim{path: fldPath.String(), roleRef: r.roleRef(binding.RoleRef)}
 	var found conflicts
 	for _, namespace := range namespaces {
 		key := objectKey{kind: kindRoleBinding, namespace: namespace, name: r.nameOr(binding.Name)}
@@ -57,9 +51,6 @@ func (r *renderer) roleBinding(binding *v1alpha1.RoleBinding, fldPath *field.Pat
 		switch {
 		case !claimed:
 			r.names[key] = own
-		case binding.NamespaceSelector == nil && holder != own:
-			r.errs = append(r.errs, field.Duplicate(fldPath.Child("name"), key.name))
-			continue
 		case holder.roleRef != own.roleRef:
 			found.add(holder, namespace)
 			continue

@@ -55,8 +55,5 @@ func (r *renderer) listSubjects(single *rbacv1.Subject, several []rbacv1.Subject
 		}
 		listed = append(listed, placedSubject{s, path})
 	}
-	if len(listed) == 0 {
-		r.errs = append(r.errs, field.Required(fldPath.Child("subjects"), "at least one of subject and subjects must be set"))
-	}
 	return listed
 }

@@ -12,11 +12,9 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// relatedBytes is the memory for the UID of a match of a related item. seenCost is the cost of an
-// edge on a path of several edges back from an item, in nanoseconds.
 const (
+	// relatedBytes is the memory for the UID of a match of a related item.
 	relatedBytes = 40
-	seenCost     = 100
 	// rowsPerKind is the number of rows that can be read in the time in which the rows of a kind are counted.
 	rowsPerKind = 100
 )
@@ -24,7 +22,6 @@ const (
 // walker follows edges between rows in the scope of the caller.
 type walker struct {
 	reader         *reader
-	depth          int
 	visible, found dense
 	// origins are the matching rows to which related items refer.
 	origins dense
@@ -33,7 +30,7 @@ type walker struct {
 // related returns the resources that are related to the matching rows, and the items that are
 // related to the rows of the page.
 func (r *reader) related(found *roaring.Bitmap, page []uint32, request *search.Request) ([]search.Related, error) {
-	w := &walker{reader: r, depth: max(1, request.RelatedDepth), visible: r.denseOf(r.scope), found: r.denseOf(found)}
+	w := &walker{reader: r, visible: r.denseOf(r.scope), found: r.denseOf(found)}
 	reached, err := w.reach(found)
 	if err != nil {
 		return nil, err
@@ -71,46 +68,25 @@ func (r *reader) related(found *roaring.Bitmap, page []uint32, request *search.R
 	return related, nil
 }
 
-// passes reports whether paths continue after a row.
-func (w *walker) passes(number uint32) bool {
-	kind := w.reader.state.kindOf(w.reader.state.rows.at(number).kind)
-	return kind != "Node" && kind != "Channel"
-}
-
-// reach returns the rows that can be reached from the given rows, except the matching rows.
+// reach returns the rows that are one edge away from the given rows, except the matching rows.
 func (w *walker) reach(origins *roaring.Bitmap) (dense, error) {
-	// unseen contains the visible rows that were not reached yet.
-	unseen := w.reader.dense(w.reader.state.rows.len())
-	copy(unseen, w.visible)
-	level := origins.ToArray()
-	for depth := 1; depth <= w.depth && len(level) > 0; depth++ {
-		var next []uint32
-		for numbers := range slices.Chunk(level, checkEvery) {
-			edges := 0
-			w.fetch(numbers)
-			for _, number := range numbers {
-				neighbours := w.reader.state.adjacency.get(number)
-				edges += len(neighbours) + 1
-				for _, e := range neighbours {
-					other := e.other()
-					if !unseen.has(other) {
-						continue
-					}
-					unseen.clear(other)
-					if depth < w.depth && w.passes(other) {
-						next = append(next, other)
-					}
-				}
-			}
-			if err := errors.Join(w.reader.spend(edges*edgeCost), w.reader.pause()); err != nil {
-				return nil, err
+	reached := w.reader.dense(w.reader.state.rows.len())
+	for numbers := range slices.Chunk(origins.ToArray(), checkEvery) {
+		edges := 0
+		w.fetch(numbers)
+		for _, number := range numbers {
+			neighbours := w.reader.state.adjacency.get(number)
+			edges += len(neighbours) + 1
+			for _, e := range neighbours {
+				reached.set(e.other())
 			}
 		}
-		level = next
+		if err := errors.Join(w.reader.spend(edges*edgeCost), w.reader.pause()); err != nil {
+			return nil, err
+		}
 	}
-	reached := unseen
 	for i := range reached {
-		reached[i] = w.visible[i] &^ unseen[i] &^ w.found[i]
+		reached[i] &= w.visible[i] &^ w.found[i]
 	}
 	return reached, nil
 }
@@ -202,44 +178,17 @@ func (w *walker) relate(items []search.Item, rows []uint32) error {
 	return nil
 }
 
-// originsAt appends the origins from which a row can be reached.
+// originsAt appends the origins that are one edge away from a row.
 func (w *walker) originsAt(number uint32, to []uint32) ([]uint32, error) {
-	if w.depth == 1 {
-		if err := w.reader.spend(len(w.reader.state.adjacency.get(number)) * 2 * edgeCost); err != nil {
-			return nil, err
-		}
-		for _, e := range w.reader.state.adjacency.get(number) {
-			if w.origins.has(e.other()) {
-				to = append(to, e.other())
-			}
-		}
-		slices.Sort(to)
-		return slices.Compact(to), nil
+	edges := w.reader.state.adjacency.get(number)
+	if err := w.reader.spend(len(edges) * 2 * edgeCost); err != nil {
+		return nil, err
 	}
-	seen := map[uint32]struct{}{number: {}}
-	level := []uint32{number}
-	for i := 0; i < w.depth && len(level) > 0; i++ {
-		var next []uint32
-		for _, from := range level {
-			if err := w.reader.spend((1 + len(w.reader.state.adjacency.get(from))) * seenCost); err != nil {
-				return nil, err
-			}
-			for _, e := range w.reader.state.adjacency.get(from) {
-				other := e.other()
-				if _, known := seen[other]; known || !w.visible.has(other) {
-					continue
-				}
-				seen[other] = struct{}{}
-				if w.origins.has(other) {
-					to = append(to, other)
-				}
-				if i+1 < w.depth && w.passes(other) {
-					next = append(next, other)
-				}
-			}
+	for _, e := range edges {
+		if w.origins.has(e.other()) {
+			to = append(to, e.other())
 		}
-		level = next
 	}
 	slices.Sort(to)
-	return to, nil
+	return slices.Compact(to), nil
 }

@@ -75,22 +75,19 @@ func (e *Engine) Search(ctx context.Context, scope visibility.Scope, request *se
 	return result, nil
 }
 
-// Get implements search.Engine.
-func (e *Engine) Get(ctx context.Context, scope visibility.Scope, uid string) (*search.Item, error) {
+// GetMany implements search.Engine.
+func (e *Engine) GetMany(ctx context.Context, scope visibility.Scope, uids []string) ([]search.Item, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	s := e.current.Load()
-	number, found := s.findUID(uid)
-	if !found || !s.allows(scope, number) {
-		return nil, nil
+	r := &reader{state: e.current.Load(), ctx: ctx, since: time.Now(), budget: e.newBudget()}
+	var numbers []uint32
+	for _, uid := range uids {
+		if number, found := r.state.findUID(uid); found && r.state.allows(scope, number) {
+			numbers = append(numbers, number)
+		}
 	}
-	r := &reader{state: s, ctx: ctx, since: time.Now(), budget: e.newBudget()}
-	items, err := r.items([]uint32{number})
-	if err != nil {
-		return nil, err
-	}
-	return &items[0], nil
+	return r.items(numbers)
 }
 
 // page returns the rows of the requested items, and the continue token for the next items.

@@ -30,10 +30,8 @@ func (r *root) relateClusters(ctx context.Context, scope visibility.Scope, reque
 		matching[of.Values[i].Value] = true
 	}
 	all, err := r.Engine.Search(ctx, scope, &search.Request{
-		Query: query.Query{Filters: []query.Filter{{
-			Property: query.Kind, Comparisons: []query.Comparison{query.NewComparison(query.Equal, clusterKind)},
-		}}},
-		Now: request.Now, Items: true, Limit: unlimited,
+		Query: query.Query{Filters: []query.Filter{query.NewFilter(query.Kind, query.Equal, clusterKind)}},
+		Now:   request.Now, Items: true, Limit: unlimited,
 	})
 	if err != nil {
 		return fmt.Errorf("related clusters: %w", err)
@@ -55,14 +53,8 @@ func (r *root) relateClusters(ctx context.Context, scope visibility.Scope, reque
 	if len(clusters) == 0 {
 		return nil
 	}
-	at, found := slices.BinarySearchFunc(result.Related, clusterKind, func(r search.Related, kind string) int {
-		return strings.Compare(r.Kind, kind)
-	})
-	if !found {
-		result.Related = slices.Insert(result.Related, at, search.Related{Kind: clusterKind})
-	}
 	// Reports contain no edges of the clusters themselves, so these are not among the related resources yet.
-	kind := &result.Related[at]
+	kind := relatedOf(result, clusterKind)
 	kind.Count += len(clusters)
 	matches := map[string][]string{}
 	for i := range result.Items {
@@ -75,6 +67,15 @@ func (r *root) relateClusters(ctx context.Context, scope visibility.Scope, reque
 		}
 	}
 	return nil
+}
+
+// relatedOf returns the related resources of a kind, which are added if there are none.
+func relatedOf(result *search.Result, kind string) *search.Related {
+	at, found := slices.BinarySearchFunc(result.Related, kind, func(r search.Related, kind string) int { return strings.Compare(r.Kind, kind) })
+	if !found {
+		result.Related = slices.Insert(result.Related, at, search.Related{Kind: kind})
+	}
+	return &result.Related[at]
 }
 
 // onlyClusters reports whether a query matches only resources of kind Cluster.
@@ -100,10 +101,7 @@ func (r *root) relateContents(ctx context.Context, scope visibility.Scope, reque
 		}
 		clusters = found.Items
 	}
-	contents := query.Query{Filters: []query.Filter{
-		clustersOf(clusters),
-		{Property: query.Kind, Comparisons: []query.Comparison{query.NewComparison(query.NotEqual, clusterKind)}},
-	}}
+	contents := query.Query{Filters: []query.Filter{clustersOf(clusters), query.NewFilter(query.Kind, query.NotEqual, clusterKind)}}
 	kinds, err := r.Engine.Complete(ctx, scope, &search.CompletionRequest{Property: query.Kind, Query: contents, Now: request.Now, Limit: unlimited})
 	if err != nil {
 		return fmt.Errorf("kinds in the clusters: %w", err)
@@ -114,13 +112,12 @@ func (r *root) relateContents(ctx context.Context, scope visibility.Scope, reque
 		if !request.RelatesKind(kind) {
 			continue
 		}
-		related := search.Related{Kind: kind, Count: kinds.Values[i].Count}
+		related := relatedOf(result, kind)
+		related.Count += kinds.Values[i].Count
 		if request.RelatedItems && len(result.Items) > 0 {
 			of, err := r.Engine.Search(ctx, scope, &search.Request{
-				Query: query.Query{Filters: []query.Filter{
-					returned, {Property: query.Kind, Comparisons: []query.Comparison{query.NewComparison(query.Equal, kind)}},
-				}},
-				Now: request.Now, Items: true, Limit: request.RelatedLimit,
+				Query: query.Query{Filters: []query.Filter{returned, query.NewFilter(query.Kind, query.Equal, kind)}},
+				Now:   request.Now, Items: true, Limit: request.RelatedLimit,
 			})
 			if err != nil {
 				return fmt.Errorf("resources of kind %s in the clusters: %w", kind, err)
@@ -130,8 +127,6 @@ func (r *root) relateContents(ctx context.Context, scope visibility.Scope, reque
 				related.Items = append(related.Items, item)
 			}
 		}
-		at, _ := slices.BinarySearchFunc(result.Related, kind, func(r search.Related, kind string) int { return strings.Compare(r.Kind, kind) })
-		result.Related = slices.Insert(result.Related, at, related)
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ type handler struct {
 }
 
 // New returns the handler of the API. It serves queries by POST (JSON) and GET, and subscriptions over WebSocket
-// (graphql-transport-ws and graphql-ws). The context of a request must contain the user.
+// (graphql-transport-ws). The context of a request must contain the user.
 func New(config Config) (http.Handler, error) {
 	registerMetrics()
 	if config.Now == nil {
@@ -158,7 +158,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	started := time.Now()
 	ctx, lists := withDeferred(ctx)
 	response := h.execute(ctx, op)
-	answer, err := envelope(response)
+	answer, err := json.Marshal(response)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot encode a GraphQL response")
 		writeErrors(w, http.StatusInternalServerError, "internal error")
@@ -205,29 +205,6 @@ func readDocument(text string) (*document, error) {
 		return nil, badRequest("the document selects the members of types more than %d times", maxIntrospections)
 	}
 	return &doc, nil
-}
-
-// envelope encodes a response without its deferred lists.
-func envelope(response *graphqlgo.Response) ([]byte, error) {
-	var out bytes.Buffer
-	out.WriteByte('{')
-	if len(response.Errors) > 0 {
-		errs, err := json.Marshal(response.Errors)
-		if err != nil {
-			return nil, fmt.Errorf("errors: %w", err)
-		}
-		out.WriteString(`"errors":`)
-		out.Write(errs)
-	}
-	if response.Data != nil {
-		if len(response.Errors) > 0 {
-			out.WriteByte(',')
-		}
-		out.WriteString(`"data":`)
-		out.Write(response.Data)
-	}
-	out.WriteByte('}')
-	return out.Bytes(), nil
 }
 
 // readRequest reads a request. With an error, it returns the HTTP status of the error.

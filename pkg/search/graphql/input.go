@@ -15,9 +15,6 @@ const (
 	maxInputs = 100
 	maxValues = 1000
 	unlimited = -1
-	// applicationDepth is the distance between an application and its resources.
-	applicationDepth = 3
-	application      = "application"
 )
 
 // searchInput is the GraphQL type SearchInput.
@@ -88,7 +85,7 @@ func (s *searchInput) request() (*search.Request, error) {
 	case len(q.Keywords)+len(q.Filters) == 0:
 		return nil, badRequest("query input must contain a filter or keyword")
 	}
-	out := &search.Request{Query: q, Limit: limit(s.Limit), RelatedDepth: 1}
+	out := &search.Request{Query: q, Limit: limit(s.Limit)}
 	out.RelatedLimit = out.Limit
 	if s.Offset != nil {
 		if *s.Offset < 0 {
@@ -109,31 +106,7 @@ func (s *searchInput) request() (*search.Request, error) {
 	if out.RelatedKinds, err = texts("relatedKinds", s.RelatedKinds); err != nil {
 		return nil, err
 	}
-	if applications(&q, out.RelatedKinds) {
-		out.RelatedDepth = applicationDepth
-	}
 	return out, nil
-}
-
-// applications reports whether a search concerns applications, whose resources are several edges
-// away.
-func applications(q *query.Query, relatedKinds []string) bool {
-	for _, kind := range relatedKinds {
-		if strings.EqualFold(kind, application) {
-			return true
-		}
-	}
-	for i := range q.Filters {
-		if q.Filters[i].Property != query.Kind {
-			continue
-		}
-		for _, c := range q.Filters[i].Comparisons {
-			if c.Op == query.Equal && strings.EqualFold(c.Text, application) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // limit returns the limit of a search. Public clients expect the default limit for values that are

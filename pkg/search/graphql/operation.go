@@ -45,27 +45,26 @@ func (s *socket) operate(ctx context.Context, id string, op *operationRequest) f
 	if response.Data == nil {
 		return s.failure(id, response.Errors)
 	}
-	answer, err := envelope(response)
+	answer, err := encodeData(id, response)
 	var message bytes.Buffer
 	if err == nil {
-		message.Write(s.head(id))
-		if err = lists.lists.Write(&message, answer); err == nil {
-			message.WriteByte('}')
-			s.sendRaw(message.Bytes())
-			return frame{ID: id, Type: operationComplete}
-		}
+		err = lists.lists.Write(&message, answer)
 	}
-	klog.FromContext(ctx).Error(err, "Cannot encode a GraphQL response")
-	return s.failure(id, []*graphqlerrors.QueryError{graphqlerrors.Errorf("internal error")})
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot encode a GraphQL response")
+		return s.failure(id, []*graphqlerrors.QueryError{graphqlerrors.Errorf("internal error")})
+	}
+	s.sendRaw(message.Bytes())
+	return frame{ID: id, Type: operationComplete}
 }
 
-// head returns the start of a data message, up to its payload.
-func (s *socket) head(id string) []byte {
-	out := append([]byte{}, `{"id":`...)
-	out = serving.AppendString(out, id)
-	out = append(out, `,"type":"`...)
-	out = append(out, s.data...)
-	return append(out, `","payload":`...)
+// encodeData encodes a message with a response to an operation.
+func encodeData(id string, response *graphqlgo.Response) ([]byte, error) {
+	payload, err := json.Marshal(response)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(frame{ID: id, Type: operationData, Payload: payload})
 }
 
 // follow runs a subscription.
@@ -92,12 +91,12 @@ func (s *socket) follow(ctx context.Context, id string, op *operationRequest) fr
 		if len(response.Errors) > 0 {
 			return s.failure(id, someErrors(response.Errors))
 		}
-		answer, err := envelope(response)
+		answer, err := encodeData(id, response)
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot encode a GraphQL event")
 			return s.failure(id, []*graphqlerrors.QueryError{graphqlerrors.Errorf("internal error")})
 		}
-		s.sendRaw(append(append(s.head(id), answer...), '}'))
+		s.sendRaw(answer)
 	}
 	if err := end.get(); err != nil {
 		return s.failure(id, queryErrors(err))
@@ -107,16 +106,9 @@ func (s *socket) follow(ctx context.Context, id string, op *operationRequest) fr
 
 // failure returns the message that ends an operation with errors.
 func (s *socket) failure(id string, errs []*graphqlerrors.QueryError) frame {
-	var payload any = errs
-	if !s.strict {
-		payload = errs[0]
-	}
-	data, err := json.Marshal(payload)
+	data, err := json.Marshal(errs)
 	if err != nil {
-		data = []byte(`{"message":"internal error"}`)
-		if s.strict {
-			data = []byte(`[{"message":"internal error"}]`)
-		}
+		data = []byte(`[{"message":"internal error"}]`)
 	}
 	return frame{ID: id, Type: operationError, Payload: data}
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,13 +34,12 @@ const (
 // upgrader accepts clients that are not web pages, and web pages of the same origin.
 var upgrader = websocket.Upgrader{
 	HandshakeTimeout: writeTimeout, ReadBufferSize: 4 << 10, WriteBufferSize: 16 << 10,
-	Subprotocols: protocolNames(),
+	Subprotocols: []string{protocol},
 }
 
 // socket is a connection on which operations run.
 type socket struct {
 	*handler
-	*protocol
 	connection *websocket.Conn
 	// cancel ends all goroutines of the connection.
 	cancel context.CancelFunc
@@ -59,13 +58,8 @@ type socket struct {
 // serveSocket serves a connection until the client, the lifetime or the server ends it.
 func (h *handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 	caller, _ := request.UserFrom(r.Context())
-	offered := websocket.Subprotocols(r)
-	known := false
-	for _, name := range offered {
-		known = known || protocolNamed(name) != nil
-	}
-	if !known {
-		writeErrors(w, http.StatusBadRequest, fmt.Sprintf("a WebSocket requires one of the subprotocols %v", protocolNames()))
+	if !slices.Contains(websocket.Subprotocols(r), protocol) {
+		writeErrors(w, http.StatusBadRequest, "a WebSocket requires the subprotocol "+protocol)
 		return
 	}
 	release, err := h.connections.take(caller)
@@ -90,7 +84,7 @@ func (h *handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), h.limits.Lifetime)
 	defer cancel()
 	s := &socket{
-		handler: h, protocol: protocolNamed(connection.Subprotocol()), connection: connection, cancel: cancel, access: access,
+		handler: h, connection: connection, cancel: cancel, access: access,
 		operations: map[string]*context.CancelFunc{}, queries: semaphore.NewWeighted(maxQueries),
 	}
 	s.serve(ctx)
@@ -128,9 +122,6 @@ func (s *socket) tend(ctx context.Context) {
 		case <-ticker.C:
 			if err := s.connection.WriteControl(websocket.PingMessage, nil, time.Now().Add(writeTimeout)); err != nil {
 				s.cancel()
-			}
-			if !s.strict {
-				s.send(frame{Type: keepAlive})
 			}
 		case <-stopping:
 			stopping = nil
@@ -180,24 +171,16 @@ func (s *socket) read(ctx context.Context) (code int, reason string) {
 			}
 			begun = true
 			s.send(frame{Type: connectionAck})
-			if !s.strict {
-				s.send(frame{Type: keepAlive})
-			}
 			if err := alive(); err != nil {
 				return closeGoingAway, ""
 			}
 		case ping:
 			s.send(frame{Type: pong, Payload: message.Payload})
 		case pong:
-		case connectionTerminate:
-			return closeNormal, ""
-		case s.unsubscribe:
+		case operationComplete:
 			s.stop(message.ID)
-		case s.subscribe:
+		case operationStart:
 			if !begun {
-				if !s.strict {
-					s.send(frame{Type: connectionError, Payload: json.RawMessage(`{"message":"connection_init must be the first message"}`)})
-				}
 				return closeUnauthorized, "Unauthorized"
 			}
 			if code, reason := s.start(ctx, &message); code != 0 {

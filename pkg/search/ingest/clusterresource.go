@@ -72,17 +72,14 @@ func (h *Handler) describe(ctx context.Context, cluster string) (query.Propertie
 }
 
 func nodesOf(cluster string) query.Query {
-	is := func(property, value string) query.Filter {
-		return query.Filter{Property: property, Comparisons: []query.Comparison{query.NewComparison(query.Equal, value)}}
-	}
-	return query.Query{Filters: []query.Filter{is(query.Kind, "Node"), is(query.Cluster, cluster)}}
+	return query.Query{Filters: []query.Filter{query.NewFilter(query.Kind, query.Equal, "Node"), query.NewFilter(query.Cluster, query.Equal, cluster)}}
 }
 
 // storeResource stores the resource of kind Cluster, or removes it if properties is nil. Another
 // server may have done so already.
 func (h *Handler) storeResource(ctx context.Context, cluster string, properties query.Properties) error {
 	uid := search.ClusterUIDPrefix + cluster
-	item, err := h.config.Engine.Get(ctx, visibility.Everything(), uid)
+	item, err := search.Get(ctx, h.config.Engine, visibility.Everything(), uid)
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", uid, err)
 	}

@@ -94,7 +94,7 @@ func (s *server) wantClusters(t *testing.T, filter string, want ...string) {
 func TestClusterThatNeverReported(t *testing.T) {
 	s, m := withManagedCluster(t)
 	s.update(t, "c1")
-	item, err := s.engine.Get(t.Context(), visibility.Everything(), "cluster__c1")
+	item, err := search.Get(t.Context(), s.engine, visibility.Everything(), "cluster__c1")
 	if err != nil || item == nil {
 		t.Fatalf("Get(cluster__c1) = %v, %v, want a resource of kind Cluster", item, err)
 	}

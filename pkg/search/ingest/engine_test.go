@@ -26,7 +26,7 @@ func openEngine(t testing.TB) search.Engine {
 // stored returns a stored resource as JSON, or "" if it does not exist.
 func stored(t testing.TB, engine search.Engine, uid string) string {
 	t.Helper()
-	item, err := engine.Get(t.Context(), visibility.Everything(), uid)
+	item, err := search.Get(t.Context(), engine, visibility.Everything(), uid)
 	if err != nil {
 		t.Fatalf("getting %s: %v", uid, err)
 	}

@@ -68,9 +68,6 @@ type Config struct {
 	// SilentAfter is the age of the last report from which on a cluster is silent; 15 minutes by
 	// default. Collectors report every 5 minutes.
 	SilentAfter time.Duration
-	// RemoveAfter is the time from the deletion of a ManagedCluster to the removal of its resources; 5 seconds by
-	// default.
-	RemoveAfter time.Duration
 	// Clock is the real clock by default.
 	Clock clock.WithTicker
 }
@@ -107,7 +104,6 @@ func New(config Config) (*Handler, error) {
 	orDefault(&config.LargeTotal, 1<<30)
 	orDefault((*int64)(&config.Timeout), int64(2*time.Minute))
 	orDefault((*int64)(&config.SilentAfter), int64(15*time.Minute))
-	orDefault((*int64)(&config.RemoveAfter), int64(5*time.Second))
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
@@ -259,9 +255,6 @@ func (h *Handler) apply(ctx context.Context, report *search.Report, bytes int64)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("storing a report of %s: %w", report.Cluster, err)
-	}
-	if applied == nil {
-		return nil, nil
 	}
 	if resource != nil {
 		// Collectors compare the total with the number of resources that they have reported.

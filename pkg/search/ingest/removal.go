@@ -6,15 +6,16 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 )
 
 const (
-	// removalPeriod is the interval of the search for deleted clusters.
+	// removalPeriod is the interval of the search for deleted clusters, and removalRetry the pause after a failure.
 	removalPeriod = 30 * time.Second
+	removalRetry  = 5 * time.Second
 	// removalTimeout bounds one search for deleted clusters.
 	removalTimeout = time.Minute
 	// hubKept is the time that the resources of the hub are kept without a report if no
@@ -33,21 +34,16 @@ func (h *Handler) Notify() {
 // Run removes clusters that do not exist any more from the engine, until ctx ends. It searches for
 // them every 30 seconds and after Notify. It logs errors and retries.
 func (h *Handler) Run(ctx context.Context) {
-	backoff := removalBackoff()
-	missing := map[string]time.Time{}
 	for ctx.Err() == nil {
-		next, err := h.removeMissing(ctx, missing)
-		switch {
-		case err == nil:
-			backoff = removalBackoff()
-		case ctx.Err() == nil:
-			next = backoff.Step()
+		next := removalPeriod
+		if err := h.removeMissing(ctx); err != nil && ctx.Err() == nil {
+			next = removalRetry
 			if h.config.Clock.Since(h.started) < removalTimeout {
 				// After a start, the list of ManagedClusters is not complete yet.
-				klog.FromContext(ctx).V(2).Info("Cannot search for deleted clusters yet", "reason", err, "after", next)
-				break
+				klog.FromContext(ctx).V(2).Info("Cannot remove deleted clusters yet", "reason", err, "after", next)
+			} else {
+				klog.FromContext(ctx).Error(err, "Cannot remove deleted clusters; trying again", "after", next)
 			}
-			klog.FromContext(ctx).Error(err, "Cannot remove deleted clusters; trying again", "after", next)
 		}
 		timer := h.config.Clock.NewTimer(next)
 		select {
@@ -59,57 +55,27 @@ func (h *Handler) Run(ctx context.Context) {
 	}
 }
 
-func removalBackoff() wait.Backoff {
-	return wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 10, Cap: removalPeriod}
-}
-
-// removeMissing removes clusters that have been missing for long enough. missing contains the times
-// since when clusters are missing. It returns the delay of the next search.
-func (h *Handler) removeMissing(ctx context.Context, missing map[string]time.Time) (time.Duration, error) {
+// removeMissing removes the clusters that do not exist.
+func (h *Handler) removeMissing(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, removalTimeout)
 	defer cancel()
-	next := removalPeriod
 	names, err := h.config.Clusters()
 	if err != nil {
-		return next, fmt.Errorf("listing ManagedClusters: %w", err)
+		return fmt.Errorf("listing ManagedClusters: %w", err)
 	}
-	existing := make(map[string]struct{}, len(names))
-	for _, name := range names {
-		existing[name] = struct{}{}
-	}
+	existing := sets.New(names...)
 	known, err := h.known.get(ctx)
 	if err != nil {
-		return next, err
-	}
-	for name := range missing {
-		if _, reported := known[name]; !reported {
-			delete(missing, name)
-		}
+		return err
 	}
 	now := h.config.Clock.Now()
 	var failures []error
 	for name, state := range known {
-		if _, exists := existing[name]; exists || h.hub(name) && h.keepsHub(state, now) {
-			delete(missing, name)
-			continue
-		}
-		since, before := missing[name]
-		if !before {
-			since = now
-			missing[name] = since
-		}
-		if left := h.config.RemoveAfter - now.Sub(since); left > 0 {
-			next = min(next, left)
-			continue
-		}
-		removed, err := h.remove(ctx, name)
-		if err != nil {
-			failures = append(failures, err)
-		} else if !removed {
-			next = min(next, h.config.RemoveAfter)
+		if !existing.Has(name) && !(h.hub(name) && h.keepsHub(state, now)) {
+			failures = append(failures, h.remove(ctx, name))
 		}
 	}
-	return next, errors.Join(failures...)
+	return errors.Join(failures...)
 }
 
 // keepsHub reports whether the resources of a hub without a ManagedCluster are kept. Time during
@@ -122,25 +88,25 @@ func (h *Handler) keepsHub(state search.ClusterState, now time.Time) bool {
 	return now.Sub(last) < hubKept
 }
 
-// remove removes a cluster, unless the cluster is reporting now or exists again.
-func (h *Handler) remove(ctx context.Context, cluster string) (bool, error) {
+// remove removes a cluster, unless it exists again.
+func (h *Handler) remove(ctx context.Context, cluster string) error {
 	slot, err := h.slots.acquire(cluster, true)
 	if err != nil {
-		return false, nil
+		return fmt.Errorf("removing cluster %s: %w", cluster, err)
 	}
 	defer slot.release()
 	if h.config.ClusterExists(cluster) {
-		return false, nil
+		return nil
 	}
 	err = h.config.Engine.RemoveCluster(ctx, cluster)
 	h.known.invalidate()
 	h.states.invalidate()
 	if err != nil {
-		return false, fmt.Errorf("removing cluster %s: %w", cluster, err)
+		return fmt.Errorf("removing cluster %s: %w", cluster, err)
 	}
 	h.usage.forget(cluster)
 	h.resources.Delete(cluster)
 	removedClusters.Inc()
 	klog.FromContext(ctx).Info("Removed the resources of a deleted cluster", "cluster", cluster)
-	return true, nil
+	return nil
 }

@@ -182,23 +182,6 @@ func TestClustersThatMayExistAreKept(t *testing.T) {
 		s.fleet.fail(nil)
 		eventually(t, clock, time.Second, "c1 is removed after the list shows its deletion", func() bool { return !remembers(t, s, "c1") })
 	})
-	t.Run("the cluster is created again immediately", func(t *testing.T) {
-		clock := testingclock.NewFakeClock(start)
-		s := serve(t, Config{Clock: clock})
-		s.post(t, "c1", full("c1", "a")).totals(t)
-		run(t, s)
-		for range 5 {
-			s.fleet.set()
-			looked(t, s, clock)
-			clock.Step(3 * time.Second)
-			s.fleet.set("c1")
-			looked(t, s, clock)
-			clock.Step(3 * time.Second)
-		}
-		if !remembers(t, s, "c1") {
-			t.Error("c1 was removed, want it kept")
-		}
-	})
 	t.Run("the engine fails temporarily", func(t *testing.T) {
 		clock := testingclock.NewFakeClock(start)
 		engine := &faulty{Engine: openEngine(t)}

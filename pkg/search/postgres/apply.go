@@ -24,9 +24,10 @@ type application struct {
 
 	// alone is true if the report needs a transaction of its own.
 	alone bool
-	// lead receives the group of reports that the goroutine of this report must apply. It is closed when the report
+	// ctx is the context of the caller. done receives true if the report must be applied again, alone, and false when it
 	// has been applied, or has failed with err.
-	lead chan []*application
+	ctx  context.Context
+	done chan bool
 	err  error
 
 	attempt
@@ -60,7 +61,7 @@ type change struct {
 
 func newApplication(e *Engine, report *search.Report) *application {
 	changes := len(report.Put) + len(report.Delete) + len(report.AddEdges) + len(report.DeleteEdges)
-	return &application{engine: e, report: report, alone: report.Full || changes > smallReport, lead: make(chan []*application, 1)}
+	return &application{engine: e, report: report, alone: report.Full || changes > smallReport, done: make(chan bool, 1)}
 }
 
 // begin begins an attempt.
@@ -85,24 +86,6 @@ func (e *Engine) Apply(ctx context.Context, report *search.Report) (_ *search.Ap
 		return nil, fmt.Errorf("report of cluster %s: %w", report.Cluster, err)
 	}
 	return &a.applied, nil
-}
-
-// apply waits until the report has been applied. Meanwhile it applies groups of reports.
-func (e *Engine) apply(ctx context.Context, a *application) error {
-	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
-	defer cancel()
-	e.reports.add(a)
-	for {
-		group, err := e.reports.wait(ctx, a)
-		if err != nil {
-			return err
-		}
-		if group == nil {
-			return a.err
-		}
-		again := e.applyGroup(ctx, group)
-		e.reports.end(group, again)
-	}
 }
 
 // encode encodes the resources of the report. If a UID occurs twice, the last occurrence takes

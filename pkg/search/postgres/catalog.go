@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
@@ -33,10 +33,9 @@ type catalog struct {
 	named  map[string]*cluster
 	shapes map[string]*shape
 
-	// known guards classes. Writers hold both locks, and readers hold one of them. When the catalog
-	// is reset, it gets a new map, and reads in progress keep the previous map.
-	known   sync.RWMutex
-	classes map[int64]*class
+	// classes contains the classes by ID. When the catalog is reset, it gets a new map, and reads in progress keep the
+	// previous map.
+	classes *sync.Map
 }
 
 type cluster struct {
@@ -69,7 +68,7 @@ type view struct {
 	// tx is a connection in a read-only transaction.
 	tx      *pgxpool.Conn
 	version int64
-	classes map[int64]*class
+	classes *sync.Map
 	// resources is the number of all resources.
 	resources int64
 }
@@ -136,7 +135,7 @@ func (c *catalog) refresh(ctx context.Context, connection *pgxpool.Conn) error {
 
 // forget resets the catalog, so that the next refresh reads the complete state.
 func (c *catalog) forget() {
-	c.clusters, c.named, c.shapes, c.classes = map[int32]*cluster{}, map[string]*cluster{}, map[string]*shape{}, map[int64]*class{}
+	c.clusters, c.named, c.shapes, c.classes = map[int32]*cluster{}, map[string]*cluster{}, map[string]*shape{}, &sync.Map{}
 	c.version, c.resources = 0, 0
 	c.epoch++
 }
@@ -144,75 +143,45 @@ func (c *catalog) forget() {
 // readSince reads the changes since the version of the catalog. If that version is no longer known,
 // expired is true, and the catalog is invalid.
 func (c *catalog) readSince(ctx context.Context, connection *pgxpool.Conn, first string) (version int64, expired bool, err error) {
-	batch := &pgx.Batch{}
-	batch.Queue(first)
-	batch.Queue("SELECT version, trimmed, hub_classes, (SELECT count(*) FROM " + table("clusters") + ") FROM " + table("meta"))
-	batch.Queue("SELECT id, name FROM "+table("clusters")+" WHERE changed > $1", c.version)
-	batch.Queue("SELECT cluster, id, hub, shape, n FROM "+table("classes")+" WHERE changed > $1", c.version)
-	results := connection.SendBatch(ctx, batch)
-	defer func() {
-		if closeErr := results.Close(); err == nil {
-			err = closeErr
-		}
-	}()
-	if _, err := results.Exec(); err != nil {
-		return 0, false, err
-	}
+	p := pipeline{conn: connection}
+	p.add("beginning", first)
 	var trimmed int64
 	var clusters int
-	if err := results.QueryRow().Scan(&version, &trimmed, &c.hubClasses, &clusters); err != nil {
+	p.read("reading the version", []any{&version, &trimmed, &c.hubClasses, &clusters}, func() error { return nil },
+		"SELECT version, trimmed, hub_classes, (SELECT count(*) FROM "+table("clusters")+") FROM "+table("meta"))
+	c.readClusters(&p)
+	c.readClasses(&p)
+	if err := p.send(ctx); err != nil {
 		return 0, false, err
 	}
-	if c.version < trimmed && c.version > 0 || c.version > version {
-		return 0, true, nil
-	}
-	known := len(c.clusters) + len(c.classes)
-	if err := c.readClusters(results); err != nil {
-		return 0, false, err
-	}
-	if len(c.clusters) != clusters {
-		// Clusters were removed.
-		return 0, true, nil
-	}
-	if err := c.readClasses(results); err != nil {
-		return 0, false, err
-	}
-	if len(c.clusters)+len(c.classes) != known {
-		c.epoch++
-	}
-	return version, false, nil
+	// If the number of clusters differs, some were removed.
+	expired = c.version < trimmed && c.version > 0 || c.version > version || len(c.clusters) != clusters
+	return version, expired, nil
 }
 
-func (c *catalog) readClusters(results pgx.BatchResults) error {
-	rows, err := results.Query()
-	if err != nil {
-		return err
-	}
+func (c *catalog) readClusters(p *pipeline) {
 	var id int32
 	var name string
-	_, err = pgx.ForEachRow(rows, []any{&id, &name}, func() error {
+	p.read("reading clusters", []any{&id, &name}, func() error {
 		if c.clusters[id] == nil {
 			one := &cluster{id: id, name: unescape(name)}
 			c.clusters[id], c.named[one.name] = one, one
+			c.epoch++
 		}
 		return nil
-	})
-	return err
+	}, "SELECT id, name FROM "+table("clusters")+" WHERE changed > $1", c.version)
 }
 
-func (c *catalog) readClasses(results pgx.BatchResults) error {
-	rows, err := results.Query()
-	if err != nil {
-		return err
-	}
+func (c *catalog) readClasses(p *pipeline) {
 	var clusterID int32
 	var id, n int64
 	var hub bool
 	var text string
-	_, err = pgx.ForEachRow(rows, []any{&clusterID, &id, &hub, &text, &n}, func() error {
-		if known := c.classes[id]; known != nil {
-			c.resources += n - known.n
-			known.n = n
+	p.read("reading classes", []any{&clusterID, &id, &hub, &text, &n}, func() error {
+		if known, is := c.classes.Load(id); is {
+			one := known.(*class)
+			c.resources += n - one.n
+			one.n = n
 			return nil
 		}
 		of := c.clusters[clusterID]
@@ -225,21 +194,20 @@ func (c *catalog) readClasses(results pgx.BatchResults) error {
 			return err
 		}
 		one := &class{id: id, cluster: of, shape: s, is: search.ClassOf(of.name, hub, s.properties), n: n}
-		c.known.Lock()
-		c.classes[id] = one
-		c.known.Unlock()
+		c.classes.Store(id, one)
 		of.classes = append(of.classes, one)
 		c.resources += n
+		c.epoch++
 		return nil
-	})
-	return err
+	}, "SELECT cluster, id, hub, shape, n FROM "+table("classes")+" WHERE changed > $1", c.version)
 }
 
-// class returns the class with the given ID, or nil if it is unknown.
-func (v *view) class(id int64) *class {
-	v.catalog.known.RLock()
-	defer v.catalog.known.RUnlock()
-	return v.classes[id]
+// class returns the class with an ID, or errUnknownClass.
+func (v *view) class(id int64) (*class, error) {
+	if known, is := v.classes.Load(id); is {
+		return known.(*class), nil
+	}
+	return nil, errUnknownClass
 }
 
 func (c *catalog) shape(text string) (*shape, error) {
@@ -255,16 +223,9 @@ func (c *catalog) shape(text string) (*shape, error) {
 	return one, nil
 }
 
-// byName returns the clusters in the order of their names, which is the order of items.
-func (c *catalog) byName() []*cluster {
-	clusters := make([]*cluster, 0, len(c.clusters))
-	for _, one := range c.clusters {
-		clusters = append(clusters, one)
-	}
-	slices.SortFunc(clusters, func(a, b *cluster) int {
-		return cmp.Or(strings.Compare(a.name, b.name), cmp.Compare(a.id, b.id))
-	})
-	return clusters
+// inOrder returns the clusters in the order of their IDs, which is the order of items.
+func (c *catalog) inOrder() []*cluster {
+	return slices.SortedFunc(maps.Values(c.clusters), func(a, b *cluster) int { return cmp.Compare(a.id, b.id) })
 }
 
 // HubClasses implements search.Engine.
@@ -273,9 +234,11 @@ func (e *Engine) HubClasses(ctx context.Context) (_ []visibility.Class, _ uint64
 	classes := map[visibility.Class]struct{}{}
 	var version uint64
 	err = e.primary.read(ctx, func(*view) error {
-		for _, one := range e.primary.catalog.classes {
-			if one.is.Hub && one.n > 0 {
-				classes[one.is] = struct{}{}
+		for _, of := range e.primary.catalog.clusters {
+			for _, one := range of.classes {
+				if one.is.Hub && one.n > 0 {
+					classes[one.is] = struct{}{}
+				}
 			}
 		}
 		version = uint64(e.primary.catalog.hubClasses)
@@ -284,11 +247,7 @@ func (e *Engine) HubClasses(ctx context.Context) (_ []visibility.Class, _ uint64
 	if err != nil {
 		return nil, 0, fmt.Errorf("classes of the hub: %w", err)
 	}
-	sorted := make([]visibility.Class, 0, len(classes))
-	for class := range classes {
-		sorted = append(sorted, class)
-	}
-	slices.SortFunc(sorted, func(a, b visibility.Class) int {
+	sorted := slices.SortedFunc(maps.Keys(classes), func(a, b visibility.Class) int {
 		return cmp.Or(strings.Compare(a.Cluster, b.Cluster), strings.Compare(a.Group, b.Group),
 			strings.Compare(a.Resource, b.Resource), strings.Compare(a.Namespace, b.Namespace))
 	})

@@ -9,8 +9,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/jackc/pgx/v5"
-
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
@@ -60,22 +58,22 @@ type filterCondition struct {
 
 // leafCondition is true if any of its parts is true.
 type leafCondition struct {
-	terms []int64
-	// names are conditions on the column name. created are conditions on the column created.
-	names   []textCondition
-	created []timeCondition
+	terms   []int64
+	columns []columnCondition
 }
 
-type textCondition struct{ operator, value string }
-
-type timeCondition struct {
-	operator string
-	micros   int64
+// columnCondition compares one of the columns of a resource r.
+type columnCondition struct {
+	column, operator string
+	value            any
 }
 
-func (l *leafCondition) empty() bool {
-	return len(l.terms)+len(l.names)+len(l.created) == 0
-}
+const (
+	nameColumn    = "r.name"
+	createdColumn = "r.created"
+)
+
+func (l *leafCondition) empty() bool { return len(l.terms)+len(l.columns) == 0 }
 
 // compile compiles a query. It reads the existing values from the snapshot.
 func (v *view) compile(ctx context.Context, s *selection, rest query.Query, clusters int, now time.Time) (*condition, error) {
@@ -194,18 +192,17 @@ func (c *condition) createdDirect(comparison *query.Comparison, target *leafCond
 			operator = "<="
 		}
 	}
-	target.created = append(target.created, timeCondition{operator: operator, micros: micros})
+	target.columns = append(target.columns, columnCondition{createdColumn, operator, micros})
 	return true
 }
 
 // nameDirect adds a condition on the column name.
 func (c *condition) nameDirect(comparison *query.Comparison, target *leafCondition) {
-	switch comparison.Op {
-	case query.Equal, query.NotEqual:
-		target.names = append(target.names, textCondition{operator: "LIKE", value: likePattern(comparison.Parts)})
-	default:
-		target.names = append(target.names, textCondition{operator: string(comparison.Op), value: escape(comparison.Text)})
+	condition := columnCondition{nameColumn, string(comparison.Op), escape(comparison.Text)}
+	if comparison.Op == query.Equal || comparison.Op == query.NotEqual {
+		condition.operator, condition.value = "LIKE", likePattern(comparison.Parts)
 	}
+	target.columns = append(target.columns, condition)
 }
 
 // lookUp compares the existing values and adds the terms of the matching values. It returns false
@@ -287,13 +284,9 @@ func (v *view) values(ctx context.Context, s *selection, property string, compar
 		statement += " AND (" + strings.Join(patterns, " OR ") + ")"
 	}
 	statement += " LIMIT " + strconv.Itoa(maxValues)
-	rows, err := v.tx.Query(ctx, statement, b.args...)
-	if err != nil {
-		return nil, err
-	}
 	var values []value
 	var one value
-	_, err = pgx.ForEachRow(rows, []any{&one.term, &one.pair, &one.leaf.Key, &one.leaf.Text}, func() error {
+	err := v.rows(ctx, statement, b.args, []any{&one.term, &one.pair, &one.leaf.Key, &one.leaf.Text}, func() error {
 		one.leaf.Key, one.leaf.Text = unescape(one.leaf.Key), unescape(one.leaf.Text)
 		values = append(values, one)
 		return nil
@@ -337,11 +330,8 @@ func (l *leafCondition) where(b *builder) string {
 	if len(l.terms) > 0 {
 		parts = append(parts, "r.terms && "+b.arg(l.terms)+"::bigint[]")
 	}
-	for _, name := range l.names {
-		parts = append(parts, "r.name "+name.operator+" "+b.arg(name.value))
-	}
-	for _, created := range l.created {
-		parts = append(parts, "r.created "+created.operator+" "+b.arg(created.micros))
+	for _, one := range l.columns {
+		parts = append(parts, one.column+" "+one.operator+" "+b.arg(one.value))
 	}
 	return "(" + strings.Join(parts, " OR ") + ")"
 }

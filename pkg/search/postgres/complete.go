@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
@@ -26,12 +24,12 @@ type values struct {
 }
 
 func newValues(property, prefix string) *values {
-	return &values{property: property, prefix: lowerASCII(prefix), counts: map[string]*int{}, seen: map[string]bool{}}
+	return &values{property: property, prefix: query.Fold(prefix), counts: map[string]*int{}, seen: map[string]bool{}}
 }
 
 // add adds a value that the given number of resources have.
 func (v *values) add(text string, count int) {
-	if !hasPrefix(text, v.prefix) {
+	if n := len(v.prefix); len(text) < n || query.Fold(text[:n]) != v.prefix {
 		return
 	}
 	if !v.notNumber {
@@ -44,11 +42,6 @@ func (v *values) add(text string, count int) {
 		return
 	}
 	v.counts[text] = &count
-}
-
-// hasPrefix reports whether a text begins with a lower-case prefix, case-insensitively.
-func hasPrefix(text, prefix string) bool {
-	return len(text) >= len(prefix) && lowerASCII(text[:len(prefix)]) == prefix
 }
 
 // addResource adds the values of a resource. It adds each value once.
@@ -122,7 +115,8 @@ func (d *database) complete(ctx context.Context, scope visibility.Scope, request
 			return err
 		}
 		if gathered.ofClasses() {
-			return c.completeClasses(ctx, v, i.numbers, gathered)
+			_, err = c.tally(ctx, v, i.numbers, false, gathered)
+			return err
 		}
 		return c.completeResources(ctx, v, gathered, request.Limit)
 	})
@@ -167,28 +161,6 @@ func compareValues(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// completeClasses takes the values from classes, and reads resources only for counts.
-func (c *condition) completeClasses(ctx context.Context, v *view, numbers []int, gathered *values) error {
-	s := c.selection
-	add := gathered.addClass
-	switch {
-	case s.empty():
-		return nil
-	case c.refine:
-		return c.each(ctx, v, s.condition, func(r *row) error {
-			add(r.class, 1)
-			return nil
-		})
-	case !c.exact():
-		return c.count(ctx, v, s.condition, add)
-	}
-	gathered.addClasses(s.classes, numbers)
-	if len(s.named) == 0 {
-		return nil
-	}
-	return c.count(ctx, v, func(b *builder) string { return namesCondition(b, s.named) }, add)
-}
-
 // completeResources takes the values of whole clusters from the table of values, and the values of
 // other clusters from resources.
 func (c *condition) completeResources(ctx context.Context, v *view, gathered *values, limit int) error {
@@ -209,8 +181,8 @@ func (c *condition) completeResources(ctx context.Context, v *view, gathered *va
 	if rest.empty() {
 		return nil
 	}
-	return c.each(ctx, v, rest.condition, func(r *row) error {
-		gathered.addResource(r.properties)
+	return c.each(ctx, v, rest.condition, func(one *found) error {
+		gathered.addResource(one.properties)
 		return nil
 	})
 }
@@ -253,15 +225,10 @@ func (c *condition) addGrouped(ctx context.Context, v *view, gathered *values, t
 	if limit >= 0 {
 		statement += " ORDER BY text LIMIT " + b.arg(int64(limit)+1)
 	}
-	rows, err := v.tx.Query(ctx, statement, b.args...)
-	if err != nil {
-		return err
-	}
 	var value string
 	var n int
-	_, err = pgx.ForEachRow(rows, []any{&value, &n}, func() error {
+	return v.rows(ctx, statement, b.args, []any{&value, &n}, func() error {
 		gathered.add(unescape(value), n)
 		return nil
 	})
-	return err
 }

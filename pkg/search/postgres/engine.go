@@ -23,22 +23,21 @@ type Engine struct {
 	tokens  *search.Tokens
 	// writes is the pool of reports and maintenance. Neither reads nor writes wait for a connection of the other.
 	writes  *pgxpool.Pool
-	reports queue
+	reports reports
 	primary *database
 	// replicas answer searches. turn counts these searches.
 	replicas []*replica
 	turn     atomic.Uint32
 
-	news   news
-	stop   context.CancelFunc
+	news news
+	stop context.CancelFunc
+	// ending is closed when the engine closes.
+	ending <-chan struct{}
 	ended  sync.WaitGroup
 	closed sync.Once
 }
 
-var (
-	_ search.Engine     = (*Engine)(nil)
-	_ search.ManyGetter = (*Engine)(nil)
-)
+var _ search.Engine = (*Engine)(nil)
 
 // Open connects to a database and creates or migrates its tables. Several processes may use one
 // database. Close ends the engine; the end of ctx does not. The error wraps search.ErrUnavailable if
@@ -48,7 +47,7 @@ func Open(ctx context.Context, options Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("search on PostgreSQL: %w", err)
 	}
-	e := &Engine{options: options, reports: queue{busy: map[string]bool{}}}
+	e := &Engine{options: options}
 	if err := e.connect(ctx); err != nil {
 		return nil, fmt.Errorf("search on PostgreSQL: %w", classified(err))
 	}
@@ -58,6 +57,7 @@ func Open(ctx context.Context, options Options) (*Engine, error) {
 	}
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.stop = stop
+	e.startReports(background)
 	e.ended.Go(func() { options.Reach.run(background) })
 	e.ended.Go(func() { e.listen(background) })
 	e.ended.Go(func() { e.trimRegularly(background) })

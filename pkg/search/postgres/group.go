@@ -2,10 +2,12 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
-	"sync"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 const (
@@ -19,130 +21,93 @@ const (
 	largeGroups = 2
 )
 
-// queue contains the reports that wait. The goroutine of one of the waiting reports applies a group of them.
-type queue struct {
-	mu      sync.Mutex
-	waiting []*application
-	// busy contains the clusters with a report in progress.
-	busy         map[string]bool
-	small, large int
+// reports are the reports that wait: those that are applied in groups, and those that need a transaction of their own.
+type reports struct{ small, large chan *application }
+
+// startReports starts the goroutines that apply reports until ctx ends.
+func (e *Engine) startReports(ctx context.Context) {
+	e.reports = reports{small: make(chan *application), large: make(chan *application)}
+	e.ending = ctx.Done()
+	for range smallGroups {
+		e.ended.Go(func() { e.applyReports(ctx, e.reports.small, groupedReports) })
+	}
+	for range largeGroups {
+		e.ended.Go(func() { e.applyReports(ctx, e.reports.large, 1) })
+	}
 }
 
-// wait waits until a report has been applied, or until its goroutine must apply a group of reports, which wait returns.
-// If ctx ends while the report waits, the report is removed.
-func (q *queue) wait(ctx context.Context, a *application) ([]*application, error) {
-	select {
-	case group := <-a.lead:
-		return group, nil
-	case <-ctx.Done():
-	}
-	if q.remove(a) {
-		return nil, fmt.Errorf("waiting for other reports: %w", ctx.Err())
-	}
-	// The report is in a group already. The group has a deadline.
-	return <-a.lead, nil
-}
-
-// remove removes a report that waits, and reports whether it did.
-func (q *queue) remove(a *application) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	i := slices.Index(q.waiting, a)
-	if i >= 0 {
-		q.waiting = slices.Delete(q.waiting, i, i+1)
-	}
-	return i >= 0
-}
-
-func (q *queue) add(a *application) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.waiting = append(q.waiting, a)
-	q.start()
-}
-
-// end ends a group. Reports of again wait again.
-func (q *queue) end(group, again []*application) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, a := range group {
-		delete(q.busy, a.report.Cluster)
-	}
-	*q.running(group[0])--
-	for _, a := range again {
+// apply waits until the report has been applied. If ctx ends while the report waits, the report is dropped.
+func (e *Engine) apply(ctx context.Context, a *application) error {
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+	defer cancel()
+	a.ctx = ctx
+	for {
+		waiting := e.reports.small
+		if a.alone {
+			waiting = e.reports.large
+		}
+		select {
+		case waiting <- a:
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for other reports: %w", ctx.Err())
+		case <-e.ending:
+			return errors.New("the engine is closed")
+		}
+		// The group has a deadline.
+		if again := <-a.done; !again {
+			return a.err
+		}
 		a.alone = true
 	}
-	for _, a := range group {
-		if !slices.Contains(again, a) {
-			close(a.lead)
-		}
-	}
-	q.waiting = append(again, q.waiting...)
-	q.start()
 }
 
-func (q *queue) running(a *application) *int {
-	if a.alone {
-		return &q.large
-	}
-	return &q.small
-}
-
-// start starts groups as long as it may. The caller must hold the lock.
-func (q *queue) start() {
+// applyReports applies reports that wait, in groups of at most most reports, until ctx ends.
+func (e *Engine) applyReports(ctx context.Context, waiting <-chan *application, most int) {
 	for {
-		group := q.next()
-		if len(group) == 0 {
+		select {
+		case first := <-waiting:
+			e.applyGroup(groupOf(first, waiting, most))
+		case <-ctx.Done():
 			return
 		}
-		*q.running(group[0])++
-		group[0].lead <- group
 	}
 }
 
-// next removes the next group from the queue: the first report that may start, and the small reports of other clusters.
-func (q *queue) next() []*application {
-	var group, rest []*application
-	for _, a := range q.waiting {
-		start := !q.busy[a.report.Cluster]
-		switch {
-		case len(group) > 0:
-			start = start && !a.alone && !group[0].alone && len(group) < groupedReports
-		case a.alone:
-			start = start && q.large < largeGroups
+// groupOf returns a report with others that wait. They are of different clusters.
+func groupOf(first *application, waiting <-chan *application, most int) []*application {
+	group, clusters := []*application{first}, sets.New(first.report.Cluster)
+	for len(group) < most {
+		select {
+		case a := <-waiting:
+			if clusters.Has(a.report.Cluster) {
+				a.done <- true
+				continue
+			}
+			clusters.Insert(a.report.Cluster)
+			group = append(group, a)
 		default:
-			start = start && q.small < smallGroups
+			return group
 		}
-		if !start {
-			rest = append(rest, a)
-			continue
-		}
-		q.busy[a.report.Cluster] = true
-		group = append(group, a)
 	}
-	q.waiting = rest
 	return group
 }
 
-// applyGroup applies a group of reports in one transaction. It returns the reports that must be applied again, each in
-// a transaction of its own. ctx is that of the first report.
-func (e *Engine) applyGroup(ctx context.Context, group []*application) (again []*application) {
+// applyGroup applies a group of reports in one transaction. Some must be applied again, each in a transaction of its own.
+func (e *Engine) applyGroup(group []*application) {
+	ctx := group[0].ctx
 	if len(group) > 1 {
 		ctx = context.WithoutCancel(ctx)
 	}
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	t := &transaction{engine: e, reports: group}
-	again, err := t.run(ctx)
-	for _, a := range t.reports {
-		if err != nil && len(group) > 1 && !away(err) && ctx.Err() == nil {
-			// One report must not make the others fail.
-			again = append(again, a)
-			continue
-		}
+	omitted, err := t.run(ctx)
+	// One report must not make the others fail.
+	retry := err != nil && len(group) > 1 && !away(err) && ctx.Err() == nil
+	for _, a := range group {
 		a.err = err
+		a.done <- retry || slices.Contains(omitted, a)
 	}
-	return again
 }
 
 // transaction applies reports of different clusters.

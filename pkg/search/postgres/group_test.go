@@ -8,58 +8,54 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 )
 
-// TestQueue checks which reports form a group, and that a caller that leaves neither loses a report in progress nor
-// blocks the others.
-func TestQueue(t *testing.T) {
+// TestGroups checks which reports form a group, and that a report whose caller leaves is dropped while it waits, but not
+// in a group.
+func TestGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := queue{busy: map[string]bool{}}
-		add := func(cluster string, full bool) *application {
-			a := newApplication(nil, &search.Report{Cluster: cluster, Full: full})
-			q.add(a)
-			return a
+		e := &Engine{reports: reports{small: make(chan *application), large: make(chan *application)}}
+		results := map[string]chan error{}
+		apply := func(ctx context.Context, name, cluster string, full bool) {
+			result := make(chan error, 1)
+			results[name] = result
+			go func() { result <- e.apply(ctx, newApplication(e, &search.Report{Cluster: cluster, Full: full})) }()
+			synctest.Wait()
 		}
-		leads := func(a *application) []*application {
-			t.Helper()
-			select {
-			case group := <-a.lead:
-				return group
-			default:
-				t.Fatalf("the report of %s leads no group", a.report.Cluster)
-				return nil
+		left, leave := context.WithCancel(t.Context())
+		apply(t.Context(), "first", "a", false)
+		apply(t.Context(), "same cluster", "a", false)
+		apply(t.Context(), "other cluster", "b", false)
+		apply(left, "left", "c", false)
+		apply(t.Context(), "full", "d", true)
+		group := groupOf(<-e.reports.small, e.reports.small, 3)
+		if len(group) != 3 || group[0].report.Cluster != "a" || group[1].report.Cluster != "b" || group[2].report.Cluster != "c" {
+			t.Fatalf("group of %d reports, want one of each of the clusters a, b and c", len(group))
+		}
+		leave()
+		apply(left, "left while it waits", "e", false)
+		if err := <-results["left while it waits"]; err == nil {
+			t.Error("apply() of a waiting report without its caller succeeds, want an error")
+		}
+		for _, a := range group {
+			a.done <- false
+		}
+		for _, name := range []string{"first", "other cluster", "left"} {
+			if err := <-results[name]; err != nil {
+				t.Errorf("apply() of the report %q in a group = %v, want the result of the group", name, err)
 			}
 		}
-		first := leads(add("a", false))
-		second := leads(add("b", false))
-		add("a", false)
-		follower, leader, large := add("d", false), add("c", false), leads(add("e", true))
-		if len(first) != 1 || len(second) != 1 || len(large) != 1 || len(q.waiting) != 3 {
-			t.Fatalf("groups of %d, %d and %d reports, %d waiting; want 1, 1, 1 and 3", len(first), len(second), len(large), len(q.waiting))
+		// The second report of a cluster is applied alone, as full reports are.
+		for range 2 {
+			a := <-e.reports.large
+			if len(groupOf(a, e.reports.large, 1)) != 1 || !a.alone {
+				t.Errorf("report of cluster %s is not applied alone", a.report.Cluster)
+			}
+			a.done <- false
 		}
-		// The cluster a still has a report in progress. d waits longer than c, so it leads.
-		q.end(second, nil)
-		group := leads(follower)
-		if len(group) != 2 || len(q.waiting) != 1 {
-			t.Fatalf("group of %d reports, %d waiting; want 2 and 1", len(group), len(q.waiting))
+		if err := <-results["same cluster"]; err != nil {
+			t.Errorf("apply() of another report of the cluster = %v, want no error", err)
 		}
-		left, cancel := context.WithCancel(t.Context())
-		cancel()
-		done := make(chan error, 1)
-		go func() {
-			_, err := q.wait(left, leader)
-			done <- err
-		}()
-		synctest.Wait()
-		q.end(group, nil)
-		if err := <-done; err != nil {
-			t.Errorf("wait() of a report in progress without its caller: error = %v, want the result of the report", err)
-		}
-		if _, err := q.wait(left, q.waiting[0]); err == nil || len(q.waiting) != 0 {
-			t.Errorf("wait() of a waiting report without its caller: error = %v, %d waiting; want an error and none", err, len(q.waiting))
-		}
-		q.end(first, nil)
-		q.end(large, nil)
-		if q.small != 0 || q.large != 0 || len(q.busy) != 0 {
-			t.Errorf("after all groups: %d small, %d large, %d busy; want none", q.small, q.large, len(q.busy))
+		if err := <-results["full"]; err != nil {
+			t.Errorf("apply() of a full report = %v, want no error", err)
 		}
 	})
 }

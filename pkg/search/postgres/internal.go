@@ -2,10 +2,7 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
@@ -20,30 +17,19 @@ func (r *resource) storedInternal() *string {
 }
 
 // Internal implements search.Engine.
-func (e *Engine) Internal(ctx context.Context, cluster string, visit func(*search.Resource) error) (_ uint64, err error) {
+func (e *Engine) Internal(ctx context.Context, cluster string, visit func(*search.Resource) error) (version uint64, err error) {
 	defer observe("internal", time.Now(), &err)
-	ctx, cancel := context.WithTimeout(ctx, e.options.StatementTimeout)
-	defer cancel()
-	var version int64
-	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	err = pgx.BeginTxFunc(ctx, e.primary.pool, options, func(tx pgx.Tx) error {
-		if err := tx.QueryRow(ctx, "SELECT version FROM "+table("meta")).Scan(&version); err != nil {
-			return err
+	var id int32
+	err = e.primary.read(ctx, func(v *view) error {
+		if of := v.catalog.named[cluster]; of != nil {
+			id = of.id
 		}
-		var id int32
-		err := tx.QueryRow(ctx, "SELECT id FROM "+table("clusters")+" WHERE name = $1", escape(cluster)).Scan(&id)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		rows, err := tx.Query(ctx, "SELECT uid, doc, internal FROM "+table("resources")+" WHERE cluster = $1 AND internal IS NOT NULL", id)
-		if err != nil {
-			return err
-		}
+		version = uint64(v.version)
+		return nil
+	}, func(v *view) error {
 		var uid, doc, internal string
-		_, err = pgx.ForEachRow(rows, []any{&uid, &doc, &internal}, func() error {
+		statement := "SELECT uid, doc, internal FROM " + table("resources") + " WHERE cluster = $1 AND internal IS NOT NULL"
+		return v.rows(ctx, statement, []any{id}, []any{&uid, &doc, &internal}, func() error {
 			resource := search.Resource{UID: unescape(uid)}
 			var err error
 			if resource.Properties, err = query.DecodeProperties([]byte(doc)); err != nil {
@@ -54,7 +40,6 @@ func (e *Engine) Internal(ctx context.Context, cluster string, visit func(*searc
 			}
 			return visit(&resource)
 		})
-		return err
 	})
-	return uint64(version), err
+	return version, err
 }

@@ -47,30 +47,10 @@ func (e *Engine) migrate(ctx context.Context) error {
 		case version > schemaVersion:
 			return fmt.Errorf("the tables have version %d, and this server supports %d: %w", version, schemaVersion, errNewerSchema)
 		case version == schemaVersion:
-			return e.addInternal(ctx, tx)
+			return nil
 		}
 		return e.create(ctx, tx)
 	})
-}
-
-// addInternal adds the columns for internal properties to tables of an earlier release. Servers of that release ignore
-// the columns, so the version of the schema stays.
-func (e *Engine) addInternal(ctx context.Context, tx pgx.Tx) error {
-	var exists bool
-	err := tx.QueryRow(ctx, "SELECT count(*) > 0 FROM pg_attribute WHERE attrelid = to_regclass($1) AND attname = 'internal'", table("resources")).Scan(&exists)
-	if err != nil || exists {
-		return err
-	}
-	for _, statement := range []string{
-		"ALTER TABLE " + table("resources") + " ADD COLUMN internal text COLLATE \"C\"",
-		"ALTER TABLE " + table("changes") + " ADD COLUMN internal text COLLATE \"C\"",
-		"CREATE INDEX resources_internal ON " + table("resources") + " (cluster) WHERE internal IS NOT NULL",
-	} {
-		if _, err := tx.Exec(ctx, statement); err != nil {
-			return fmt.Errorf("%s: %w", statement, err)
-		}
-	}
-	return nil
 }
 
 // storedVersion returns the version of the existing tables, or 0 if no tables exist.

@@ -8,17 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// ordered returns the items of a page in the requested order.
-func (p *pager) ordered(ctx context.Context) ([]search.Item, string, error) {
-	if p.request.Limit == 0 && p.position != nil {
-		return nil, p.request.Continue, nil
-	}
+// ordered returns the items of a page in the requested order, and the continue token for the next items.
+func (p *pager) ordered(ctx context.Context) ([]*found, string, error) {
 	column, err := p.column(ctx)
 	if err != nil {
 		return nil, "", err
@@ -27,6 +22,11 @@ func (p *pager) ordered(ctx context.Context) ([]search.Item, string, error) {
 		return p.orderedByColumn(ctx, column)
 	}
 	return p.orderedHere(ctx)
+}
+
+// nextAfter returns the continue token after an item with the texts by which it is ordered.
+func (p *pager) nextAfter(keys []*string, uid string) string {
+	return p.view.engine.token(position{Order: orderName(p.request.OrderBy), Keys: keys, UID: uid})
 }
 
 // orderColumn is a column by which the database can order resources.
@@ -45,7 +45,7 @@ type orderColumn struct {
 // orderColumns contains the columns by property. They contain neither values of other types, nor very long ones.
 var orderColumns = map[string]*orderColumn{
 	query.Name: {
-		name: "r.name", sorted: "r.name || ''", other: "r.name_key IS NOT NULL", text: unescape,
+		name: nameColumn, sorted: nameColumn + " || ''", other: "r.name_key IS NOT NULL", text: unescape,
 		value: func(text string) any {
 			if !plainText(text) {
 				return nil
@@ -54,7 +54,7 @@ var orderColumns = map[string]*orderColumn{
 		},
 	},
 	query.Created: {
-		name: "r.created", sorted: "r.created", other: "r.created_other",
+		name: createdColumn, sorted: createdColumn, other: "r.created_other",
 		text: func(column string) string {
 			micros, _ := strconv.ParseInt(column, 10, 64) // the column contains integers
 			return time.UnixMicro(micros).UTC().Format(time.RFC3339Nano)
@@ -80,7 +80,7 @@ func (p *pager) column(ctx context.Context) (*orderColumn, error) {
 	if column == nil {
 		return nil, nil
 	}
-	if at := p.position; at != nil && at.UID != startUID && at.Keys[0] != nil && column.value(*at.Keys[0]) == nil {
+	if at := p.position; at != nil && at.Keys[0] != nil && column.value(*at.Keys[0]) == nil {
 		return nil, nil
 	}
 	b := p.condition.builder()
@@ -101,44 +101,42 @@ type sorted struct {
 }
 
 // orderedByColumn determines the resources of the page, and reads only these resources.
-func (p *pager) orderedByColumn(ctx context.Context, column *orderColumn) ([]search.Item, string, error) {
-	order, selection := p.request.OrderBy[0], p.condition.selection
-	b := p.condition.builder()
+func (p *pager) orderedByColumn(ctx context.Context, column *orderColumn) ([]*found, string, error) {
+	selection, offset := p.condition.selection, max(0, p.request.Offset)
 	var page []sorted
 	var err error
 	if p.walks(column) {
-		page, err = p.sorted(ctx, b, column, inOrder, selection.indexed(b)+" AND r.name IS NOT NULL", max(0, p.request.Offset))
+		b := p.condition.builder()
+		page, err = p.sorted(ctx, b, column, inOrder, selection.indexed(b)+" AND r.name IS NOT NULL", offset)
 	}
 	if err == nil && (page == nil || len(page) <= p.request.Limit) {
 		// Resources without the property come last.
-		b = p.condition.builder()
-		where, offset := p.condition.where(b, selection.condition(b)), max(0, p.request.Offset)
+		b := p.condition.builder()
+		where := p.condition.where(b, selection.condition(b))
 		if p.position != nil {
-			where, offset = where+" AND "+afterColumn(b, column, order.Descending, p.position), 0
+			where, offset = where+" AND "+afterColumn(b, column, p.request.OrderBy[0].Descending, p.position), 0
 		}
 		page, err = p.sorted(ctx, b, column, nil, where, offset)
 	}
 	if err != nil {
 		return nil, "", err
 	}
-	more := p.request.Limit >= 0 && len(page) > p.request.Limit
-	if more {
-		page = page[:p.request.Limit]
+	next := ""
+	if limit := p.request.Limit; limit >= 0 && len(page) > limit {
+		page = page[:limit]
+		last := page[limit-1]
+		if last.key != nil {
+			*last.key = column.text(*last.key)
+		}
+		next = p.nextAfter([]*string{last.key}, unescape(last.uid))
 	}
-	items, err := p.readSorted(ctx, page)
-	switch {
-	case err != nil || !more:
-		return items, "", err
-	case len(page) == 0:
-		return nil, p.start(), nil
+	nodes := make([]node, len(page))
+	for i := range page {
+		nodes[i] = page[i].at
 	}
-	last := page[len(page)-1]
-	next := position{Order: orderName(p.request.OrderBy), Keys: []*string{nil}, UID: unescape(last.uid)}
-	if last.key != nil {
-		text := column.text(*last.key)
-		next.Keys[0] = &text
-	}
-	return items, p.view.engine.token(next), nil
+	items, err := p.view.itemsOf(ctx, nodes)
+	inOrderOf(nodes, items)
+	return items, next, err
 }
 
 // maxWalked bounds the entries of the index of names that are read for a page.
@@ -147,7 +145,7 @@ const maxWalked = 100_000
 // walks reports whether the index of names should be read in its order, because classes alone determine the matches, and
 // most entries of the index are matches. PostgreSQL would sort all matches.
 func (p *pager) walks(column *orderColumn) bool {
-	if column.name != "r.name" || !p.condition.exact() || p.position != nil || p.request.Limit < 0 {
+	if column.name != nameColumn || !p.condition.exact() || p.position != nil || p.request.Limit < 0 {
 		return false
 	}
 	last := int64(max(0, p.request.Offset) + p.request.Limit + 1)
@@ -166,13 +164,10 @@ func (p *pager) sorted(ctx context.Context, b *builder, column *orderColumn, wit
 		statement += " LIMIT " + b.arg(int64(p.request.Limit)+1)
 	}
 	var page []sorted
-	err := p.view.queryWithout(ctx, without, statement, b.args, func(rows pgx.Rows) error {
-		var one sorted
-		_, err := pgx.ForEachRow(rows, []any{&one.at.cluster, &one.at.rid, &one.key, &one.uid}, func() error {
-			page = append(page, one)
-			return nil
-		})
-		return err
+	var one sorted
+	err := p.view.rowsWithout(ctx, without, statement, b.args, []any{&one.at.cluster, &one.at.rid, &one.key, &one.uid}, func() error {
+		page = append(page, one)
+		return nil
 	})
 	return page, err
 }
@@ -184,33 +179,8 @@ func direction(order search.Order) string {
 	return "ASC"
 }
 
-// readSorted reads the items of a page in the order of the page.
-func (p *pager) readSorted(ctx context.Context, page []sorted) ([]search.Item, error) {
-	nodes := make([]node, len(page))
-	for i := range page {
-		nodes[i] = page[i].at
-	}
-	read, err := p.view.itemsInOrder(ctx, nodes)
-	items := make([]search.Item, len(read))
-	for i := range read {
-		items[i] = read[i].Item
-	}
-	return items, err
-}
-
-// start returns the position before all items, for an empty page.
-func (p *pager) start() string {
-	return p.view.engine.token(position{Order: orderName(p.request.OrderBy), Keys: make([]*string, len(p.request.OrderBy)), UID: startUID})
-}
-
-// startUID is the UID in the position before all items. No resource has this UID.
-const startUID = "\x00"
-
 // afterColumn returns the condition that a row comes after a position.
 func afterColumn(b *builder, column *orderColumn, descending bool, at *position) string {
-	if at.UID == startUID {
-		return "true"
-	}
 	uid := b.arg(escape(at.UID))
 	if at.Keys[0] == nil {
 		return fmt.Sprintf("(%s IS NULL AND r.uid > %s)", column.name, uid)
@@ -225,8 +195,8 @@ func afterColumn(b *builder, column *orderColumn, descending bool, at *position)
 
 // ranked is an item with the texts by which it is ordered. That of a missing property is nil.
 type ranked struct {
+	*found
 	keys []*string
-	item search.Item
 }
 
 // compare compares by keys in the requested order, missing keys last, and then by UID.
@@ -249,22 +219,20 @@ func compare(orders []search.Order, a, b *ranked) int {
 			return result
 		}
 	}
-	return strings.Compare(a.item.UID, b.item.UID)
+	return strings.Compare(a.UID, b.UID)
 }
 
 // spareItems is the number of items beyond twice those of a page after which the others are dropped.
 const spareItems = 1000
 
 // orderedHere reads all matches and keeps the items of the page.
-func (p *pager) orderedHere(ctx context.Context) ([]search.Item, string, error) {
+func (p *pager) orderedHere(ctx context.Context) ([]*found, string, error) {
 	orders := p.request.OrderBy
 	most, offset := p.tally.count, max(0, p.request.Offset)
 	var after *ranked
 	if p.position != nil {
 		offset = 0
-		if p.position.UID != startUID {
-			after = &ranked{keys: p.position.Keys, item: search.Item{UID: p.position.UID}}
-		}
+		after = &ranked{keys: p.position.Keys, found: &found{Item: search.Item{UID: p.position.UID}}}
 	}
 	if p.request.Limit >= 0 && p.request.Limit < most-offset {
 		most = offset + p.request.Limit
@@ -278,10 +246,9 @@ func (p *pager) orderedHere(ctx context.Context) ([]search.Item, string, error) 
 			first, more = first[:most], true
 		}
 	}
-	err := p.condition.each(ctx, p.view, p.condition.selection.condition, func(r *row) error {
-		one := &ranked{keys: keysOf(orders, r.class.cluster.name, r.properties), item: search.Item{
-			UID: r.uid, Cluster: r.class.cluster.name, Hub: r.class.is.Hub, Version: uint64(r.version), Object: search.JSON(r.doc),
-		}}
+	err := p.condition.each(ctx, p.view, p.condition.selection.condition, func(item *found) error {
+		one := &ranked{found: item, keys: keysOf(orders, item.Cluster, item.properties)}
+		item.properties = nil
 		if after != nil && compare(orders, one, after) <= 0 {
 			return nil
 		}
@@ -295,19 +262,15 @@ func (p *pager) orderedHere(ctx context.Context) ([]search.Item, string, error) 
 	}
 	cut()
 	page := first[min(offset, len(first)):]
-	items := make([]search.Item, len(page))
+	items := make([]*found, len(page))
 	for i := range page {
-		items[i] = page[i].item
+		items[i] = page[i].found
 	}
-	switch {
-	case !more:
+	if !more {
 		return items, "", nil
-	case len(page) == 0:
-		return items, p.start(), nil
 	}
 	last := page[len(page)-1]
-	next := position{Order: orderName(orders), Keys: last.keys, UID: last.item.UID}
-	return items, p.view.engine.token(next), nil
+	return items, p.nextAfter(last.keys, last.UID), nil
 }
 
 // keysOf returns the texts by which a resource is ordered.

@@ -1,10 +1,6 @@
 package postgres
 
-import (
-	"context"
-
-	"github.com/jackc/pgx/v5"
-)
+import "context"
 
 // PostgreSQL has no statistics of a partitioned table as a whole without an explicit ANALYZE.
 // Therefore some statements exclude plans that are good only if the estimates of PostgreSQL are
@@ -16,31 +12,20 @@ var (
 	oneByOne = []string{"enable_hashjoin", "enable_mergejoin"}
 )
 
-// queryWithout executes a statement with some methods of PostgreSQL's planner disabled, in one
-// round trip.
-func (v *view) queryWithout(ctx context.Context, methods []string, statement string, args []any, read func(pgx.Rows) error) (err error) {
-	batch := &pgx.Batch{}
+// rows executes a statement, in one round trip. Each of its rows is scanned, and then passed to each.
+func (v *view) rows(ctx context.Context, statement string, args, scans []any, each func() error) error {
+	return v.rowsWithout(ctx, nil, statement, args, scans, each)
+}
+
+// rowsWithout is rows with some methods of PostgreSQL's planner disabled.
+func (v *view) rowsWithout(ctx context.Context, methods []string, statement string, args, scans []any, each func() error) error {
+	p := pipeline{conn: v.tx}
 	for _, method := range methods {
-		batch.Queue("SET LOCAL " + method + " = off")
+		p.add("planning", "SET LOCAL "+method+" = off")
 	}
-	batch.Queue(statement, args...)
+	p.read("reading", scans, each, statement, args...)
 	for _, method := range methods {
-		batch.Queue("SET LOCAL " + method + " = on")
+		p.add("planning", "SET LOCAL "+method+" = on")
 	}
-	results := v.tx.SendBatch(ctx, batch)
-	defer func() {
-		if closeErr := results.Close(); err == nil {
-			err = closeErr
-		}
-	}()
-	for range methods {
-		if _, err := results.Exec(); err != nil {
-			return err
-		}
-	}
-	rows, err := results.Query()
-	if err != nil {
-		return err
-	}
-	return read(rows)
+	return p.send(ctx)
 }

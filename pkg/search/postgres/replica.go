@@ -199,26 +199,16 @@ func (r *replica) found(ctx context.Context, fresh time.Time) {
 
 // follow checks a replica until ctx ends.
 func (r *replica) follow(ctx context.Context) {
-	interval := min(maxCheckInterval, r.engine.options.MaxStaleness/5)
-	backoff := wait.Backoff{Duration: interval, Factor: 2, Jitter: 0.2, Steps: 5, Cap: 15 * time.Second}
-	delay := backoff
 	var marks []mark
-	for ctx.Err() == nil {
-		pause := interval
+	wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
 		// Without the primary, the age of the replica is unknown, and grows.
-		if err := r.engine.addMark(ctx, &marks); err == nil {
-			if err = r.check(ctx, marks); err == nil {
-				delay = backoff
-			} else if ctx.Err() == nil {
-				r.lost(err)
-				pause = delay.Step()
-			}
+		if err := r.engine.addMark(ctx, &marks); err != nil {
+			return
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait.Jitter(pause, 0.1)):
+		if err := r.check(ctx, marks); err != nil && ctx.Err() == nil {
+			r.lost(err)
 		}
-	}
+	}, min(maxCheckInterval, r.engine.options.MaxStaleness/5), 0.1, true)
 }
 
 // addMark adds the current position of the primary, and forgets positions before the bound.

@@ -194,7 +194,7 @@ func words(properties query.Properties) string {
 			continue
 		}
 		for j := range p.Leaves {
-			texts = append(texts, lowerASCII(escape(query.LeafText(p.Type, p.Leaves[j]))))
+			texts = append(texts, query.Fold(escape(query.LeafText(p.Type, p.Leaves[j]))))
 		}
 	}
 	slices.SortFunc(texts, func(a, b string) int {

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
@@ -58,7 +56,7 @@ func (e *Engine) Schema(ctx context.Context, scope visibility.Scope, q *query.Qu
 }
 
 func (d *database) schema(ctx context.Context, scope visibility.Scope, q *query.Query, now time.Time) (schemas, error) {
-	found := schemas{}
+	all := schemas{}
 	err := d.inquire(ctx, scope, q, now, func(v *view, i *inquiry) error {
 		c, err := i.compile(ctx, v)
 		if err != nil {
@@ -68,19 +66,19 @@ func (d *database) schema(ctx context.Context, scope visibility.Scope, q *query.
 		if c.exact() {
 			var whole []*cluster
 			whole, rest = rest.withoutWhole()
-			if err := v.addSchemas(ctx, found, idsOf(whole)); err != nil {
+			if err := v.addSchemas(ctx, all, idsOf(whole)); err != nil {
 				return err
 			}
 		}
 		if rest.empty() {
 			return nil
 		}
-		return c.each(ctx, v, rest.condition, func(r *row) error {
-			found.addResource(r.properties)
+		return c.each(ctx, v, rest.condition, func(one *found) error {
+			all.addResource(one.properties)
 			return nil
 		})
 	})
-	return found, err
+	return all, err
 }
 
 // addSchemas adds the properties of whole clusters.
@@ -88,17 +86,12 @@ func (v *view) addSchemas(ctx context.Context, found schemas, clusters []int32) 
 	if len(clusters) == 0 {
 		return nil
 	}
-	rows, err := v.tx.Query(ctx, "SELECT DISTINCT name, type, is_time FROM "+table("properties")+
-		" WHERE cluster = ANY($1) AND NOT secret", clusters)
-	if err != nil {
-		return err
-	}
 	var name string
 	var kind int16
 	var isTime bool
-	_, err = pgx.ForEachRow(rows, []any{&name, &kind, &isTime}, func() error {
+	statement := "SELECT DISTINCT name, type, is_time FROM " + table("properties") + " WHERE cluster = ANY($1) AND NOT secret"
+	return v.rows(ctx, statement, []any{clusters}, []any{&name, &kind, &isTime}, func() error {
 		found.add(unescape(name), query.Type(kind), isTime)
 		return nil
 	})
-	return err
 }

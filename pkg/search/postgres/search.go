@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
@@ -93,17 +91,22 @@ func (d *database) search(ctx context.Context, scope visibility.Scope, request *
 					return fmt.Errorf("values of property %s: %w", by.property, err)
 				}
 			}
-			found := by.completion(request.CountLimit)
-			result.Counts, result.MoreCounts = found.Values, found.More
+			counted := by.completion(request.CountLimit)
+			result.Counts, result.MoreCounts = counted.Values, counted.More
 		}
 		p := pager{view: v, condition: c, tally: counts, request: request, position: position}
-		if request.Items {
-			if result.Items, result.Continue, err = p.page(ctx); err != nil {
+		var page []node
+		if request.Items && request.Limit != 0 {
+			items, next, err := p.page(ctx)
+			if err != nil {
 				return fmt.Errorf("items: %w", err)
+			}
+			result.Continue = next
+			for _, one := range items {
+				result.Items, page = append(result.Items, one.Item), append(page, one.node())
 			}
 		}
 		if request.Related {
-			page := p.nodesOf(result.Items)
 			matches := page
 			if len(matches) != counts.count {
 				if matches, err = p.allNodes(ctx); err != nil {
@@ -119,57 +122,7 @@ func (d *database) search(ctx context.Context, scope visibility.Scope, request *
 	return result, err
 }
 
-// itemColumns are the columns that readItems reads.
-const itemColumns = "r.class, r.rid, r.version, r.uid, r.doc"
-
-// found is an item with its position in the order.
-type found struct {
-	search.Item
-	class *class
-	rid   int64
-}
-
-func (f *found) node() node { return node{f.class.cluster.id, f.rid} }
-
-func (v *view) readItems(ctx context.Context, statement string, args []any) ([]found, error) {
-	rows, err := v.tx.Query(ctx, statement, args...)
-	if err != nil {
-		return nil, err
-	}
-	return v.collectItems(rows)
-}
-
-// collectItems reads rows of itemColumns.
-func (v *view) collectItems(rows pgx.Rows) ([]found, error) {
-	var items []found
-	var id, rid, version int64
-	var uid string
-	var doc []byte
-	var of *class
-	_, err := pgx.ForEachRow(rows, []any{&id, &rid, &version, &uid, &doc}, func() error {
-		if of == nil || of.id != id {
-			if of = v.class(id); of == nil {
-				return errUnknownClass
-			}
-		}
-		items = append(items, found{class: of, rid: rid, Item: search.Item{
-			UID: unescape(uid), Cluster: of.cluster.name, Hub: of.is.Hub, Version: uint64(version), Object: search.JSON(doc),
-		}})
-		return nil
-	})
-	return items, err
-}
-
-// Get implements search.Engine.
-func (e *Engine) Get(ctx context.Context, scope visibility.Scope, uid string) (*search.Item, error) {
-	items, err := e.GetMany(ctx, scope, []string{uid})
-	if err != nil || len(items) == 0 {
-		return nil, err
-	}
-	return &items[0], nil
-}
-
-// GetMany implements search.ManyGetter.
+// GetMany implements search.Engine.
 func (e *Engine) GetMany(ctx context.Context, scope visibility.Scope, uids []string) (_ []search.Item, err error) {
 	defer observe("get", time.Now(), &err)
 	var nodes []node
@@ -193,21 +146,21 @@ func (e *Engine) GetMany(ctx context.Context, scope visibility.Scope, uids []str
 	return items, nil
 }
 
-// get returns the given resources that are in the scope.
+// get returns the given resources that are in the scope, in their order.
 func (v *view) get(ctx context.Context, scope visibility.Scope, nodes []node) ([]search.Item, error) {
-	found, err := v.itemsInOrder(ctx, nodes)
+	read, err := v.itemsOf(ctx, nodes)
 	if err != nil {
 		return nil, err
 	}
+	inOrderOf(nodes, read)
 	var items []search.Item
-	for i := range found {
-		properties, err := query.DecodeProperties(found[i].JSON())
+	for _, one := range read {
+		properties, err := query.DecodeProperties(one.JSON())
 		if err != nil {
 			return nil, err
 		}
-		object := visibility.Object{Class: found[i].class.is, Name: search.Text(properties, query.Name)}
-		if scope.Allows(object) {
-			items = append(items, found[i].Item)
+		if scope.Allows(visibility.Object{Class: one.class.is, Name: search.Text(properties, query.Name)}) {
+			items = append(items, one.Item)
 		}
 	}
 	return items, nil

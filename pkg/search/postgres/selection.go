@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -27,7 +28,7 @@ type selection struct {
 	named   []namedClass
 	// filtered is true if filters may have excluded classes of a cluster.
 	filtered bool
-	// clusters contains the clusters with selected classes, in the order of their names.
+	// clusters contains the clusters with selected classes, in the order of their IDs.
 	clusters []clusterSelection
 	// names contains the names of the classes in named, by class.
 	names map[int64][]string
@@ -35,9 +36,7 @@ type selection struct {
 
 // has reports whether a class is completely selected.
 func (s *selection) has(one *class) bool {
-	i, found := slices.BinarySearchFunc(s.clusters, one.cluster, func(of clusterSelection, wanted *cluster) int {
-		return compareClusters(of.cluster, wanted)
-	})
+	i, found := slices.BinarySearchFunc(s.clusters, one.cluster.id, func(of clusterSelection, id int32) int { return cmp.Compare(of.id, id) })
 	return found && (s.clusters[i].whole && one.id > 0 || slices.Contains(s.clusters[i].classes, one))
 }
 
@@ -123,7 +122,7 @@ func (c *catalog) selection(scope visibility.Scope, q *query.Query, now time.Tim
 	}
 	s.filtered = len(byShape.Filters) > 0
 	shapes := map[*shape]bool{}
-	for _, one := range c.byName() {
+	for _, one := range c.inOrder() {
 		if !byCluster.Matches(one.name, nil, now) {
 			continue
 		}

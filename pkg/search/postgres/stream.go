@@ -4,52 +4,93 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
+	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-func (c *condition) builder() *builder { return &builder{engine: c.engine, clusters: c.clusters} }
+// itemColumns are the columns of resources r from which items are read.
+const itemColumns = "r.class, r.rid, r.version, r.uid, r.doc"
 
-// row is a resource that is valid until the next resource is read.
-type row struct {
-	class        *class
-	rid, version int64
-	uid, doc     string
-	properties   query.Properties
+// found is a resource that was read.
+type found struct {
+	search.Item
+	class *class
+	rid   int64
+	// properties is nil unless each has decoded them.
+	properties query.Properties
 }
 
-// each executes call for each matching resource, in no particular order, with decoded properties.
-func (c *condition) each(ctx context.Context, v *view, classes func(*builder) string, call func(*row) error) error {
-	b := c.builder()
-	rows, err := v.tx.Query(ctx, "SELECT r.class, r.rid, r.version, r.uid, r.doc FROM "+table("resources")+" r WHERE "+c.where(b, classes(b)), b.args...)
+func (f *found) node() node { return node{f.class.cluster.id, f.rid} }
+
+// itemReader reads rows of itemColumns.
+type itemReader struct {
+	view             *view
+	id, rid, version int64
+	uid              string
+	doc              []byte
+}
+
+func (r *itemReader) scans() []any { return []any{&r.id, &r.rid, &r.version, &r.uid, &r.doc} }
+
+// found returns the resource of the last row.
+func (r *itemReader) found() (*found, error) {
+	of, err := r.view.class(r.id)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var one row
-	var id int64
-	read := 0
-	_, err = pgx.ForEachRow(rows, []any{&id, &one.rid, &one.version, &one.uid, &one.doc}, func() error {
+	return &found{class: of, rid: r.rid, Item: search.Item{
+		UID: unescape(r.uid), Cluster: of.cluster.name, Hub: of.is.Hub, Version: uint64(r.version), Object: search.JSON(r.doc),
+	}}, nil
+}
+
+func (c *condition) builder() *builder { return &builder{engine: c.engine, clusters: c.clusters} }
+
+// each executes call for each matching resource, in no particular order, with decoded properties.
+func (c *condition) each(ctx context.Context, v *view, classes func(*builder) string, call func(*found) error) error {
+	b := c.builder()
+	r, read := itemReader{view: v}, 0
+	statement := "SELECT " + itemColumns + " FROM " + table("resources") + " r WHERE " + c.where(b, classes(b))
+	err := v.rows(ctx, statement, b.args, r.scans(), func() error {
 		read++
-		if one.class == nil || one.class.id != id {
-			if one.class = v.class(id); one.class == nil {
-				return errUnknownClass
-			}
-		}
-		properties, err := query.DecodeProperties([]byte(one.doc))
+		one, err := r.found()
 		if err != nil {
-			return fmt.Errorf("resource %s: %w", one.uid, err)
+			return err
 		}
-		if c.refine && !c.rest.Matches(one.class.cluster.name, properties, c.now) {
+		if one.properties, err = query.DecodeProperties(r.doc); err != nil {
+			return fmt.Errorf("resource %s: %w", one.UID, err)
+		}
+		if c.refine && !c.rest.Matches(one.Cluster, one.properties, c.now) {
 			return nil
 		}
-		one.properties = properties
-		one.uid = unescape(one.uid)
-		return call(&one)
+		return call(one)
 	})
 	if c.refine {
 		registerMetrics()
 		compared.Add(float64(read))
 	}
 	return err
+}
+
+// items reads the items of a statement that returns itemColumns.
+func (v *view) items(ctx context.Context, statement string, args []any) ([]*found, error) {
+	r := itemReader{view: v}
+	var items []*found
+	err := v.rows(ctx, statement, args, r.scans(), r.into(&items))
+	return items, err
+}
+
+// itemsOf reads resources by their keys. It omits those that do not exist.
+func (v *view) itemsOf(ctx context.Context, nodes []node) ([]*found, error) {
+	r := itemReader{view: v}
+	items := make([]*found, 0, len(nodes))
+	err := v.eachNode(ctx, nodes, rowsOf(itemColumns), r.scans(), r.into(&items))
+	return items, err
+}
+
+func (r *itemReader) into(items *[]*found) func() error {
+	return func() error {
+		one, err := r.found()
+		*items = append(*items, one)
+		return err
+	}
 }

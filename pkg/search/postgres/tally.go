@@ -5,40 +5,79 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // errUnknownClass is the error for a row whose class is not in the snapshot.
 var errUnknownClass = errors.New("a resource has a class that does not exist")
 
-// tally contains the number of matches and their locations.
+// tally contains the number of matches and their locations, which are collected class by class.
 type tally struct {
 	count int
-	// clusters contains the clusters with matches, in the order of their names.
-	clusters []clusterTally
+	// clusters contains the clusters with matches, in the order of their IDs.
+	clusters []*clusterTally
+	byID     map[int32]*clusterTally
+	// nodes contains all matches in order if listed is true.
+	nodes  []node
+	listed bool
+	// values receives the values of classes with their counts, if it is not nil.
+	values *values
 }
 
 // clusterTally is the tally of one cluster.
 type clusterTally struct {
 	*cluster
 	count int
-	// rids contains the matches in order if listed is true.
-	rids   []int64
-	listed bool
 	// classes contains the classes with matches. If whole is true, it contains only those of Secrets, and any other
-	// class may have matches.
+	// class may have matches. If the matches are listed, it is empty.
 	classes []*class
 	whole   bool
 }
 
 func (t *tally) clusterIDs() []int32 {
 	result := make([]int32, len(t.clusters))
-	for i := range t.clusters {
-		result[i] = t.clusters[i].id
+	for i, one := range t.clusters {
+		result[i] = one.id
 	}
 	return result
+}
+
+// addTo adds matches to a cluster.
+func (t *tally) addTo(one *cluster, count int) *clusterTally {
+	known := t.byID[one.id]
+	if known == nil {
+		known = &clusterTally{cluster: one}
+		t.byID[one.id] = known
+		t.clusters = append(t.clusters, known)
+	}
+	known.count += count
+	t.count += count
+	return known
+}
+
+// add adds matches of a class.
+func (t *tally) add(class *class, count int) {
+	if count <= 0 {
+		return
+	}
+	if t.values != nil {
+		t.values.addClass(class, count)
+	}
+	one := t.addTo(class.cluster, count)
+	one.classes = append(one.classes, class)
+}
+
+// list adds a match.
+func (t *tally) list(class *class, rid int64) {
+	if t.values != nil {
+		t.values.addClass(class, 1)
+	}
+	t.listed = true
+	t.nodes = append(t.nodes, node{t.addTo(class.cluster, 1).id, rid})
+}
+
+func (t *tally) sort() {
+	slices.SortFunc(t.clusters, func(a, b *clusterTally) int { return cmp.Compare(a.id, b.id) })
+	slices.SortFunc(t.nodes, compareNodes)
 }
 
 // numbers returns the counts of the selected classes, in their order. The caller must hold the lock of the catalog.
@@ -62,107 +101,54 @@ func (s *selection) few(numbers []int) bool {
 	return len(s.classes) <= fewClasses && len(s.named) == 0 && total <= fewResources
 }
 
-// gathering collects a tally class by class.
-type gathering struct {
-	clusters map[*cluster]*clusterTally
-	// counts receives the values of classes with their counts, if it is not nil.
-	counts *values
-}
-
-func newGathering(counts *values) gathering {
-	return gathering{clusters: map[*cluster]*clusterTally{}, counts: counts}
-}
-
-func (g gathering) of(one *cluster) *clusterTally {
-	found := g.clusters[one]
-	if found == nil {
-		found = &clusterTally{cluster: one}
-		g.clusters[one] = found
-	}
-	return found
-}
-
-func (g gathering) add(class *class, count int) {
-	if count > 0 {
-		if g.counts != nil {
-			g.counts.addClass(class, count)
-		}
-		one := g.of(class.cluster)
-		one.count += count
-		one.classes = append(one.classes, class)
-	}
-}
-
-func (g gathering) list(class *class, rid int64) {
-	if g.counts != nil {
-		g.counts.addClass(class, 1)
-	}
-	one := g.of(class.cluster)
-	one.listed = true
-	one.count++
-	one.rids = append(one.rids, rid)
-}
-
-func (g gathering) tally() *tally {
-	t := &tally{clusters: make([]clusterTally, 0, len(g.clusters))}
-	for _, one := range g.clusters {
-		slices.Sort(one.rids)
-		t.count += one.count
-		t.clusters = append(t.clusters, *one)
-	}
-	slices.SortFunc(t.clusters, func(a, b clusterTally) int { return compareClusters(a.cluster, b.cluster) })
-	return t
-}
-
-func compareClusters(a, b *cluster) int {
-	return cmp.Or(strings.Compare(a.name, b.name), cmp.Compare(a.id, b.id))
-}
-
 // tally counts the matches. numbers contains the counts of the classes. list is true if the caller
 // also requires the matches. by receives the values of the matches' classes, if it is not nil.
 func (c *condition) tally(ctx context.Context, v *view, numbers []int, list bool, by *values) (*tally, error) {
-	g := newGathering(by)
+	t := &tally{byID: map[int32]*clusterTally{}, values: by}
+	err := c.tallyInto(ctx, v, t, numbers, list)
+	t.sort()
+	return t, err
+}
+
+func (c *condition) tallyInto(ctx context.Context, v *view, t *tally, numbers []int, list bool) error {
 	s := c.selection
 	switch {
 	case s.empty():
-		return &tally{}, nil
+		return nil
 	case c.refine:
-		err := c.each(ctx, v, s.condition, func(r *row) error {
-			g.list(r.class, r.rid)
+		return c.each(ctx, v, s.condition, func(one *found) error {
+			t.list(one.class, one.rid)
 			return nil
 		})
-		return g.tally(), err
 	case c.exact():
+		by := t.values
 		if by != nil {
 			by.addClasses(s.classes, numbers)
 		}
-		counted := gathering{clusters: g.clusters}
+		t.values = nil
 		for i, class := range s.classes {
-			counted.add(class, numbers[i])
+			t.add(class, numbers[i])
 		}
+		t.values = by
 		if len(s.named) == 0 {
-			return g.tally(), nil
+			return nil
 		}
-		err := c.count(ctx, v, func(b *builder) string { return namesCondition(b, s.named) }, g.add)
-		return g.tally(), err
+		return c.count(ctx, v, func(b *builder) string { return namesCondition(b, s.named) }, t.add)
 	}
 	rest := s
-	if by == nil {
+	if t.values == nil {
 		var err error
-		if rest, err = c.countWhole(ctx, v, g); err != nil {
-			return nil, err
+		if rest, err = c.countWhole(ctx, v, t); err != nil {
+			return err
 		}
 	}
-	var err error
 	switch {
 	case rest.empty():
-		return g.tally(), nil
-	case list && len(g.clusters) == 0 && (c.selective() || s.few(numbers)):
-		err = c.list(ctx, v, rest, g)
-	default:
-		err = c.count(ctx, v, rest.condition, g.add)
+		return nil
+	case list && len(t.clusters) == 0 && (c.selective() || s.few(numbers)):
+		return c.list(ctx, v, rest, t)
 	}
-	return g.tally(), err
+	return c.count(ctx, v, rest.condition, t.add)
 }
 
 // selective reports whether there is a positive condition, so that few matches are likely.
@@ -173,61 +159,35 @@ func (c *condition) selective() bool {
 // count counts the resources that meet the condition, by class.
 func (c *condition) count(ctx context.Context, v *view, classes func(*builder) string, add func(*class, int)) error {
 	b := c.builder()
-	where := c.where(b, classes(b))
-	rows, err := v.tx.Query(ctx, "SELECT r.class, count(*) FROM "+table("resources")+" r WHERE "+where+" GROUP BY r.class", b.args...)
-	if err != nil {
-		return err
-	}
-	var id, n int64
-	_, err = pgx.ForEachRow(rows, []any{&id, &n}, func() error {
-		class := v.class(id)
-		if class == nil {
-			return errUnknownClass
+	var id int64
+	var n int
+	statement := "SELECT r.class, count(*) FROM " + table("resources") + " r WHERE " + c.where(b, classes(b)) + " GROUP BY r.class"
+	return v.rows(ctx, statement, b.args, []any{&id, &n}, func() error {
+		class, err := v.class(id)
+		if err == nil {
+			add(class, n)
 		}
-		add(class, int(n))
-		return nil
+		return err
 	})
-	return err
 }
 
-// list returns the keys of the resources that meet the condition. If the condition only concerns
-// names, the index of names answers it, and list excludes classes outside of the selection.
-func (c *condition) list(ctx context.Context, v *view, s *selection, g gathering) error {
+// list lists the resources that meet the condition.
+func (c *condition) list(ctx context.Context, v *view, s *selection, t *tally) error {
+	classes := s.condition
+	if c.namesOnly() && len(s.classes) > fewClasses {
+		// The index of names contains the class.
+		classes = s.indexed
+	}
 	b := c.builder()
-	var classes string
-	named := c.namesOnly() && len(s.named) == 0 && len(s.classes) > fewClasses
-	if named {
-		classes = "true"
-	} else {
-		classes = s.condition(b)
-	}
-	rows, err := v.tx.Query(ctx, "SELECT r.class, r.rid FROM "+table("resources")+" r WHERE "+c.where(b, classes), b.args...)
-	if err != nil {
-		return err
-	}
-	members := map[*class]bool{}
 	var id, rid int64
-	var of *class
-	_, err = pgx.ForEachRow(rows, []any{&id, &rid}, func() error {
-		if of == nil || of.id != id {
-			if of = v.class(id); of == nil {
-				return errUnknownClass
-			}
+	statement := "SELECT r.class, r.rid FROM " + table("resources") + " r WHERE " + c.where(b, classes(b))
+	return v.rows(ctx, statement, b.args, []any{&id, &rid}, func() error {
+		class, err := v.class(id)
+		if err == nil {
+			t.list(class, rid)
 		}
-		if named {
-			member, known := members[of]
-			if !known {
-				member = s.has(of)
-				members[of] = member
-			}
-			if !member {
-				return nil
-			}
-		}
-		g.list(of, rid)
-		return nil
+		return err
 	})
-	return err
 }
 
 // namesOnly reports whether the condition only concerns names.
@@ -236,12 +196,12 @@ func (c *condition) namesOnly() bool {
 }
 
 func (l *leafCondition) namesOnly() bool {
-	return len(l.names) > 0 && len(l.terms)+len(l.created) == 0
+	return len(l.terms) == 0 && len(l.columns) > 0 && !slices.ContainsFunc(l.columns, func(c columnCondition) bool { return c.column != nameColumn })
 }
 
 // countWhole takes the counts of whole clusters from the tables of values and tokens, if the
 // condition is a single value or token. It returns the remaining selection.
-func (c *condition) countWhole(ctx context.Context, v *view, g gathering) (*selection, error) {
+func (c *condition) countWhole(ctx context.Context, v *view, t *tally) (*selection, error) {
 	s := c.selection
 	counts, of, term, terms := "", "", "", []int64(nil)
 	b := c.builder()
@@ -262,24 +222,20 @@ func (c *condition) countWhole(ctx context.Context, v *view, g gathering) (*sele
 		return s, nil
 	}
 	whole, rest := s.withoutWhole()
-	ids := make([]int32, len(whole))
 	byID := make(map[int32]*cluster, len(whole))
-	for i, one := range whole {
-		ids[i] = one.id
+	for _, one := range whole {
 		byID[one.id] = one
-	}
-	rows, err := v.tx.Query(ctx, "SELECT cluster, "+term+", n FROM "+table(counts)+
-		" WHERE "+term+" = ANY("+b.arg(terms)+") AND cluster = ANY("+b.arg(ids)+") AND NOT secret"+of, b.args...)
-	if err != nil {
-		return nil, err
 	}
 	numbers := map[*cluster]int{}
 	seen := map[int64]struct{}{}
 	var id int32
-	var found, n int64
-	_, err = pgx.ForEachRow(rows, []any{&id, &found, &n}, func() error {
-		seen[found] = struct{}{}
-		numbers[byID[id]] += int(n)
+	var matching int64
+	var n int
+	statement := "SELECT cluster, " + term + ", n FROM " + table(counts) +
+		" WHERE " + term + " = ANY(" + b.arg(terms) + ") AND cluster = ANY(" + b.arg(idsOf(whole)) + ") AND NOT secret" + of
+	err := v.rows(ctx, statement, b.args, []any{&id, &matching, &n}, func() error {
+		seen[matching] = struct{}{}
+		numbers[byID[id]] += n
 		return nil
 	})
 	if err != nil {
@@ -291,8 +247,7 @@ func (c *condition) countWhole(ctx context.Context, v *view, g gathering) (*sele
 	}
 	for one, n := range numbers {
 		if n > 0 {
-			of := g.of(one)
-			of.count, of.whole = n, true
+			t.addTo(one, n).whole = true
 		}
 	}
 	return rest, nil

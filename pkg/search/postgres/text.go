@@ -56,22 +56,6 @@ func likePattern(parts []string) string {
 	return b.String()
 }
 
-// lowerASCII converts ASCII letters to lower case.
-func lowerASCII(text string) string {
-	for i := range len(text) {
-		if c := text[i]; 'A' <= c && c <= 'Z' {
-			lower := []byte(text)
-			for ; i < len(lower); i++ {
-				if c := lower[i]; 'A' <= c && c <= 'Z' {
-					lower[i] = c + 'a' - 'A'
-				}
-			}
-			return string(lower)
-		}
-	}
-	return text
-}
-
 // plainText reports whether a text is neither a number nor a time, so that its order is that of its bytes.
 func plainText(text string) bool {
 	_, number := query.ParseNumber(text)

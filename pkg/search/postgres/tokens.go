@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/jackc/pgx/v5"
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
 // Keywords are found by tokens. Tokens are the runs of letters and digits in a text. Resources have
@@ -125,10 +125,10 @@ type keywordCondition struct {
 
 // addKeyword looks up the tokens for the parts of a keyword.
 func (c *condition) addKeyword(ctx context.Context, v *view, keyword string) error {
-	keyword = lowerASCII(escape(keyword))
+	keyword = query.Fold(escape(keyword))
 	one := keywordCondition{pattern: "%" + likeText.Replace(keyword) + "%"}
 	for i := range c.selection.clusters {
-		if strings.Contains(lowerASCII(escape(c.selection.clusters[i].name)), keyword) {
+		if strings.Contains(query.Fold(escape(c.selection.clusters[i].name)), keyword) {
 			one.clusters = append(one.clusters, c.selection.clusters[i].id)
 		}
 	}
@@ -174,13 +174,9 @@ func (v *view) tokens(ctx context.Context, c *condition, pattern string) (terms 
 	statement := fmt.Sprintf("(SELECT DISTINCT term, false FROM %[1]s WHERE token LIKE %[2]s%[3]s LIMIT %[4]d)"+
 		" UNION ALL (SELECT term, true FROM %[1]s WHERE term = %[5]s%[3]s LIMIT 1)",
 		table("tokens"), b.arg(pattern), of, maxTerms+1, b.arg(v.engine.hash.sum(hashToken, anyLong)))
-	rows, err := v.tx.Query(ctx, statement, b.args...)
-	if err != nil {
-		return nil, false, err
-	}
 	var term int64
 	var isLong bool
-	_, err = pgx.ForEachRow(rows, []any{&term, &isLong}, func() error {
+	err = v.rows(ctx, statement, b.args, []any{&term, &isLong}, func() error {
 		terms = append(terms, term)
 		long = long || isLong
 		return nil

@@ -19,6 +19,11 @@ func NewComparison(op Op, text string) Comparison {
 	return compareWith(op, []string{text})
 }
 
+// NewFilter returns a filter with one literal comparison.
+func NewFilter(property string, op Op, text string) Filter {
+	return Filter{Property: property, Comparisons: []Comparison{NewComparison(op, text)}}
+}
+
 // NewPattern returns a comparison with a pattern, in which * matches any text and a backslash
 // escapes the next character. Consecutive wildcards count as one. For operators other than Equal
 // and NotEqual, * is literal. An empty operator means Equal.

@@ -4,115 +4,98 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
-// decoder decodes the JSON of properties. It works on one string, so that values without escapes
-// share the string.
+// decoder decodes the JSON of properties. Values without escapes are parts of one text, and share its memory.
 type decoder struct {
 	text   string
-	at     int
+	json   *jsontext.Decoder
 	leaves []Leaf
 }
 
-// peek returns the next byte that is not white space, or 0 at the end.
-func (d *decoder) peek() byte {
-	for d.at < len(d.text) {
-		switch c := d.text[d.at]; c {
-		case ' ', '\t', '\n', '\r':
-			d.at++
-		default:
-			// A NUL is never valid here, and must not be mistaken for the end.
-			return max(c, 1)
-		}
-	}
-	return 0
-}
+// lenient are the options for properties: the last of duplicate names takes effect, and lone surrogates become U+FFFD.
+var lenient = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 
-func (d *decoder) unexpected(want string) error {
-	if d.at >= len(d.text) {
-		return fmt.Errorf("offset %d: the text ends where %s is expected", d.at, want)
+// members reads an object or an array. It calls member to read each name and value, or each element.
+func (d *decoder) members(member func() error) error {
+	open, err := d.json.ReadToken()
+	if err != nil {
+		return err
 	}
-	r, _ := utf8.DecodeRuneInString(d.text[d.at:])
-	return fmt.Errorf("offset %d: %q where %s is expected", d.at, r, want)
-}
-
-// members reads an object ('}') or an array (']'). It calls member to read the value of each
-// member. Names are empty in an array.
-func (d *decoder) members(end byte, member func(name string) error) error {
-	open, what := byte('{'), "an object"
-	if end == ']' {
-		open, what = '[', "an array"
+	end := jsontext.Kind(']')
+	if open.Kind() == '{' {
+		end = '}'
 	}
-	if d.peek() != open {
-		return d.unexpected(what)
-	}
-	d.at++
-	if d.peek() == end {
-		d.at++
-		return nil
-	}
-	for {
-		name := ""
-		if end == '}' {
-			if d.peek() != '"' {
-				return d.unexpected("a name")
-			}
-			var err error
-			if name, err = d.str(); err != nil {
-				return err
-			}
-			if d.peek() != ':' {
-				return d.unexpected("a colon")
-			}
-			d.at++
-		}
-		if err := member(name); err != nil {
+	for d.json.PeekKind() != end {
+		if err := member(); err != nil {
 			return err
 		}
-		switch d.peek() {
-		case ',':
-			d.at++
-		case end:
-			d.at++
-			return nil
-		default:
-			return d.unexpected("a comma or the end of " + what)
-		}
 	}
+	_, err = d.json.ReadToken()
+	return err
+}
+
+// value reads a name or a value.
+func (d *decoder) value() (raw string, kind jsontext.Kind, err error) {
+	value, err := d.json.ReadValue()
+	if err != nil {
+		return "", 0, err
+	}
+	end := int(d.json.InputOffset())
+	return d.text[end-len(value) : end], value.Kind(), nil
+}
+
+// name reads the name of a member.
+func (d *decoder) name() (string, error) {
+	raw, _, err := d.value()
+	if err != nil {
+		return "", err
+	}
+	return unquoted(raw)
+}
+
+// unquoted returns the text of a JSON string.
+func unquoted(raw string) (text string, err error) {
+	if strings.IndexByte(raw, '\\') < 0 {
+		return raw[1 : len(raw)-1], nil
+	}
+	// Unlike jsontext, json.Unmarshal replaces lone surrogates with U+FFFD.
+	err = json.Unmarshal([]byte(raw), &text)
+	return text, err
 }
 
 // property reads the value of a property.
 func (d *decoder) property(p *Property) error {
 	start, sorted := len(d.leaves), true
 	var err error
-	switch d.peek() {
+	switch d.json.PeekKind() {
 	case '{':
 		p.Type = Map
-		err = d.members('}', func(key string) error {
-			leaf := Leaf{Key: key}
-			if err := d.leaf(&leaf); err != nil {
+		err = d.members(func() error {
+			key, err := d.name()
+			if err != nil {
 				return err
 			}
+			leaf, err := d.leaf()
+			leaf.Key = key
 			sorted = sorted && leaf.Type != null && (len(d.leaves) == start || d.leaves[len(d.leaves)-1].Key < key)
 			d.leaves = append(d.leaves, leaf)
-			return nil
+			return err
 		})
 	case '[':
 		p.Type = List
-		err = d.members(']', func(string) error {
-			var leaf Leaf
-			if err := d.leaf(&leaf); err != nil {
-				return err
-			}
+		err = d.members(func() error {
+			leaf, err := d.leaf()
 			if leaf.Type != null {
 				d.leaves = append(d.leaves, leaf)
 			}
-			return nil
+			return err
 		})
 	default:
 		var leaf Leaf
-		err = d.leaf(&leaf)
+		leaf, err = d.leaf()
 		p.Type = leaf.Type
 		d.leaves = append(d.leaves, leaf)
 	}
@@ -128,105 +111,37 @@ func (d *decoder) property(p *Property) error {
 }
 
 // leaf reads a single value.
-func (d *decoder) leaf(l *Leaf) error {
-	var err error
-	switch c := d.peek(); c {
+func (d *decoder) leaf() (leaf Leaf, err error) {
+	raw, kind, err := d.value()
+	if err != nil {
+		return leaf, err
+	}
+	switch kind {
 	case '"':
-		l.Text, err = d.str()
-		return err
+		leaf.Text, err = unquoted(raw)
 	case '{', '[':
-		l.Type = JSON
-		var compact []byte
-		if compact, err = d.appendCompact(nil, 1); err != nil {
-			return err
-		}
-		l.Text = string(compact)
-		return nil
+		leaf.Type = JSON
+		leaf.Text, err = compact(raw)
+	case 'n':
+		leaf.Type = null
+	case 't', 'f':
+		leaf.Type, leaf.Text = Bool, raw
 	default:
-		l.Text, l.Type, err = d.scalar()
-		return err
+		leaf.Type, leaf.Text = Number, raw
 	}
+	return leaf, err
 }
 
-// scalar reads a value that is neither a string, an object nor an array.
-func (d *decoder) scalar() (string, Type, error) {
-	rest := d.text[d.at:]
-	length, t := 0, Bool
-	switch {
-	case strings.HasPrefix(rest, "true"):
-		length = len("true")
-	case strings.HasPrefix(rest, "false"):
-		length = len("false")
-	case strings.HasPrefix(rest, "null"):
-		length, t = len("null"), null
-	default:
-		length, t = numberLength(rest), Number
-	}
-	if length == 0 {
-		return "", t, d.unexpected("a value")
-	}
-	d.at += length
-	return rest[:length], t, nil
-}
-
-// appendCompact appends the next value without white space and without unnecessary escapes.
-func (d *decoder) appendCompact(dst []byte, depth int) ([]byte, error) {
-	if depth > maxDepth {
-		return nil, fmt.Errorf("offset %d: more than %d nested values", d.at, maxDepth)
-	}
-	c := d.peek()
-	switch c {
-	case '"':
-		text, err := d.str()
-		return appendString(dst, text), err
-	case '{', '[':
-	default:
-		text, _, err := d.scalar()
-		return append(dst, text...), err
-	}
-	// In ASCII, the closing bracket is the opening bracket plus two.
-	end := c + 2
-	dst = append(dst, c)
-	first := true
-	err := d.members(end, func(name string) error {
-		if !first {
-			dst = append(dst, ',')
+// compact returns an object or an array without white space and without unnecessary escapes.
+func compact(raw string) (string, error) {
+	for d := jsontext.NewDecoder(strings.NewReader(raw), lenient...); ; {
+		if _, err := d.ReadToken(); err != nil {
+			break
 		}
-		first = false
-		if end == '}' {
-			dst = append(appendString(dst, name), ':')
-		}
-		var err error
-		dst, err = d.appendCompact(dst, depth+1)
-		return err
-	})
-	return append(dst, end), err
-}
-
-// str reads a string.
-func (d *decoder) str() (string, error) {
-	start, escaped := d.at, false
-	for i := start + 1; i < len(d.text); i++ {
-		switch c := d.text[i]; {
-		case c == '"' && !escaped:
-			d.at = i + 1
-			return d.text[start+1 : i], nil
-		case c == '"':
-			// Unlike jsontext, json.Unmarshal replaces lone surrogates with U+FFFD.
-			var text string
-			if err := json.Unmarshal([]byte(d.text[start:i+1]), &text); err != nil {
-				return "", fmt.Errorf("offset %d: invalid string: %w", start, err)
-			}
-			d.at = i + 1
-			return text, nil
-		case c == '\\':
-			escaped = true
-			i++
-		case c < ' ':
-			d.at = i
-			return "", d.unexpected("a character of a string")
+		if d.StackDepth() > maxDepth {
+			return "", fmt.Errorf("more than %d nested values", maxDepth)
 		}
 	}
-	d.at = len(d.text)
-	return "", d.unexpected("the end of a string")
+	text, err := jsontext.AppendFormat(nil, raw, lenient...)
+	return string(text), err
 }

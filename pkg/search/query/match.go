@@ -223,7 +223,7 @@ func indexFold(text, part string) int {
 		return 0
 	}
 	if len(part) > longFold && len(text) > 4*longFold {
-		return strings.Index(folded(text), folded(part))
+		return strings.Index(Fold(text), Fold(part))
 	}
 	first, rest := lower[part[0]], part[1:]
 	for i := 0; i+len(part) <= len(text); i++ {
@@ -238,8 +238,8 @@ func indexFold(text, part string) int {
 // texts, that would take time proportional to the product of both lengths.
 const longFold = 16
 
-// folded returns a text with ASCII letters in lower case.
-func folded(text string) string {
+// Fold returns a text with ASCII letters in lower case.
+func Fold(text string) string {
 	out := make([]byte, len(text))
 	for i := range len(text) {
 		out[i] = lower[text[i]]

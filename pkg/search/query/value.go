@@ -1,8 +1,11 @@
 package query
 
 import (
+	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -37,27 +40,35 @@ func DecodeProperties(data []byte) (Properties, error) {
 	text := string(data)
 	if !utf8.ValidString(text) {
 		text = strings.ToValidUTF8(text, "\uFFFD")
+		data = []byte(text)
 	}
 	// The number of values is at most the number of commas plus one. Commas in texts must not
 	// allocate unbounded memory.
 	most := min(strings.Count(text, ",")+1, 64)
-	d := decoder{text: text, leaves: make([]Leaf, 0, most)}
+	d := decoder{text: text, json: jsontext.NewDecoder(bytes.NewBuffer(data), lenient...), leaves: make([]Leaf, 0, most)}
 	properties := make(Properties, 0, min(most, 32))
 	sorted := true
-	err := d.members('}', func(name string) error {
-		p := Property{Name: name}
-		if err := d.property(&p); err != nil {
+	err := errors.New("an object is expected")
+	if d.json.PeekKind() == '{' {
+		err = d.members(func() error {
+			name, err := d.name()
+			if err != nil {
+				return err
+			}
+			p := Property{Name: name}
+			err = d.property(&p)
+			sorted = sorted && p.Type != null && (len(properties) == 0 || properties[len(properties)-1].Name < name)
+			properties = append(properties, p)
 			return err
+		})
+	}
+	if err == nil {
+		if _, more := d.json.ReadToken(); !errors.Is(more, io.EOF) {
+			err = errors.New("the end is expected")
 		}
-		sorted = sorted && p.Type != null && (len(properties) == 0 || properties[len(properties)-1].Name < name)
-		properties = append(properties, p)
-		return nil
-	})
-	if err == nil && d.peek() != 0 {
-		err = d.unexpected("the end")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("properties: %w", err)
+		return nil, fmt.Errorf("properties: offset %d: %w", d.json.InputOffset(), err)
 	}
 	if !sorted {
 		properties = sortedLast(properties, func(p *Property) (string, Type) { return p.Name, p.Type })

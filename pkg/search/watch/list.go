@@ -109,7 +109,7 @@ func (r *run) sendCurrent(ctx context.Context, chunk []listed) (int, error) {
 	for i := range chunk {
 		uids[i], versions[chunk[i].uid] = chunk[i].uid, chunk[i].version
 	}
-	items, err := search.GetMany(ctx, r.Engine, r.scope, uids)
+	items, err := r.Engine.GetMany(ctx, r.scope, uids)
 	if err != nil {
 		return 0, fmt.Errorf("reading the matches of the watch: %w", err)
 	}

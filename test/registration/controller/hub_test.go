@@ -246,8 +246,6 @@ func (m mortalCloud) Provision(ctx context.Context, desired irsa.Desired, fresh 
 	return m.call(desired.ClusterName, func() error { return m.account.Provision(ctx, desired, fresh) })
 }
 
-func (m mortalCloud) CheckAccessEntries(context.Context) (string, error) { return "", nil }
-
 func (m mortalCloud) Remove(ctx context.Context, desired irsa.Desired) error {
 	return m.call(desired.ClusterName, func() error { return m.account.Remove(ctx, desired) })
 }
@@ -328,12 +326,9 @@ func (f *fleet) serve(t *testing.T, crashAfter int) *running {
 	labelled := kubeinformers.NewSharedInformerFactoryWithOptions(hub, 0, kubeinformers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.LabelSelector = clusterv1.ClusterNameLabel + "=" + f.only
 	}))
-	aws, err := awsirsa.New(awsirsa.Options{
+	aws := awsirsa.New(awsirsa.Options{
 		HubARN: hubARN, Mapping: irsa.AccessEntry, ManageRoles: true, Hub: hub, Records: records, Cloud: mortalCloud{fate: r.fate, account: f.account},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	drivers := []registration.Driver{csrDriver{}, aws}
 	if f.drivers != nil {
 		drivers = f.drivers(drivers)

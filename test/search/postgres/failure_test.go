@@ -35,7 +35,7 @@ func reads(engine search.Engine) map[string]func(context.Context) error {
 			return err
 		},
 		"Get": func(ctx context.Context) error {
-			_, err := engine.Get(ctx, scope, "c1/a")
+			_, err := search.Get(ctx, engine, scope, "c1/a")
 			return err
 		},
 		"Clusters": func(ctx context.Context) error {

@@ -58,7 +58,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]
 			t.Errorf("%s: GetMany(%q) = %q, %v, want %q", test.name, test.uids, got, err, test.want)
 		}
 		for _, uid := range test.uids {
-			item, err := engine.Get(within(t), test.scope, uid)
+			item, err := search.Get(within(t), engine, test.scope, uid)
 			if found := item != nil && item.UID == uid; err != nil || found != slices.Contains(test.want, uid) {
 				t.Errorf("%s: Get(%q) = %v, %v, want it found only if it is one of %q", test.name, uid, item, err, test.want)
 			}

@@ -123,7 +123,7 @@ func TestTextsAreData(t *testing.T) {
 		if err != nil || !slices.ContainsFunc(completion.Values, func(v search.ValueCount) bool { return v.Value == value }) {
 			t.Errorf("completion with prefix %q = %v, %v, want the value included", value, completion, err)
 		}
-		if item, err := engine.Get(within(t), everything, uid+value); err != nil || item != nil {
+		if item, err := search.Get(within(t), engine, everything, uid+value); err != nil || item != nil {
 			t.Errorf("Get(%q) = %v, %v, want nil", uid+value, item, err)
 		}
 	}

@@ -109,7 +109,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: dana}]
 	if found := uids(t, r, dana, equals("name", "b")); !slices.Equal(found, []string{"c1/b"}) {
 		t.Errorf("search that may not be stale = %v, want c1/b", found)
 	}
-	if item, err := r.Get(search.AllowStale(within(t)), dana, "c1/b"); err != nil || item == nil {
+	if item, err := search.Get(search.AllowStale(within(t)), r, dana, "c1/b"); err != nil || item == nil {
 		t.Errorf("Get(c1/b) = %v, %v, want the resource", item, err)
 	}
 	if version, err := r.Version(search.AllowStale(within(t))); err != nil || version != 2 {

@@ -52,6 +52,10 @@ type Applier struct {
 	MayWrite func(context.Context) error
 	// Held reports whether another ManifestWork applies an object.
 	Held func(decide.ObjectID, *unstructured.Unstructured) bool
+	// Managers are the field managers under which the ManifestWork has applied objects server-side.
+	Managers decide.Managers
+	// Stale is true if objects may contain fields of an earlier version of their manifest.
+	Stale bool
 	// Budget bounds the expressions of the ManifestWork.
 	Budget *bounded.Budget
 }
@@ -61,9 +65,7 @@ type Task struct {
 	*decide.Item
 	// RecordedUID is the UID of the object in the AppliedManifestWork, or empty.
 	RecordedUID types.UID
-	// Former holds the fields that earlier versions of the manifest set.
-	Former decide.FieldSet
-	State  *State
+	State       *State
 	// Complete reports whether a live object is complete and must not be updated.
 	Complete func(*unstructured.Unstructured) bool
 }
@@ -197,7 +199,7 @@ func settledKey(t *Task, live *unstructured.Unstructured) string {
 // judge returns an error if a guarded ManifestWork must not change a live object.
 func (a *Applier) judge(t *Task, live *unstructured.Unstructured) (err error) {
 	if a.Guard != nil {
-		t.State.Borrowed, err = a.Guard.Judge(t.Item, t.RecordedUID, t.Former, live)
+		t.State.Borrowed, err = a.Guard.Judge(t.Item, t.RecordedUID, live)
 	}
 	return err
 }

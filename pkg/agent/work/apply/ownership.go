@@ -17,15 +17,17 @@ import (
 
 // own reports whether the ManifestWork wrote an entry of the managed fields of a live object, whatever its
 // update strategy was at that time. If no other ManifestWork applies the object, that includes the
-// fields that another ManifestWork or an upstream OCM agent has left.
+// fields that another ManifestWork or an upstream OCM agent has left. A guarded ManifestWork takes over nothing.
 func (a *Applier) own(t *Task, live *unstructured.Unstructured) ownEntry {
-	managers := append(t.Former.Managers(), a.Manager)
-	held := sync.OnceValue(func() bool { return a.Held(t.ID(), live) })
+	held := sync.OnceValue(func() bool { return a.Guard != nil || a.Held(t.ID(), live) })
 	return func(entry metav1.ManagedFieldsEntry) bool {
-		if entry.Subresource != "" {
+		switch {
+		case entry.Subresource != "":
 			return false
+		case entry.Manager == a.Manager || a.Managers.Wrote(t.ID(), entry.Manager):
+			return true
 		}
-		return slices.Contains(managers, entry.Manager) || strings.HasPrefix(entry.Manager, workv1.DefaultFieldManager) && !held()
+		return strings.HasPrefix(entry.Manager, workv1.DefaultFieldManager) && !held()
 	}
 }
 
@@ -38,26 +40,24 @@ func (own ownEntry) without(manager string, operation metav1.ManagedFieldsOperat
 	}
 }
 
-// updated returns a live object as the update strategy Update changes it. It contains no fields that the
-// ManifestWork set with another strategy.
+// updated returns a live object as the update strategy Update changes it: with all fields of the manifest,
+// and without the fields that only the ManifestWork set, in an earlier version of the manifest or with another
+// strategy. Its own fields include defaults of the server, which the server sets again.
 func (a *Applier) updated(t *Task, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	result := decide.Updated(t.Item, t.Former, live)
-	if a.Guard != nil {
-		return result, nil
-	}
+	result, entries := a.Guard.Enforce(live, t.Object), live.GetManagedFields()
 	own := a.own(t, live)
 	former := own.without(a.Manager, metav1.ManagedFieldsOperationUpdate)
-	if slices.Contains(t.Former.Managers(), a.Manager) {
-		// The record does not contain the fields of an object that was created with CreateOnly.
-		former = own
+	stale := former
+	if a.Stale {
+		stale = own
 	}
-	if !slices.ContainsFunc(live.GetManagedFields(), former) {
+	if !slices.ContainsFunc(entries, stale) {
 		return result, nil
 	}
-	if err := decide.DropOwned(result, live, t.Object, decide.OwnEntry(own), former); err != nil {
+	if err := decide.DropOwned(result, live, t.Object, decide.OwnEntry(own), stale); err != nil {
 		return nil, err
 	}
-	if decide.SameObject(live, result) {
+	if !slices.ContainsFunc(entries, former) || decide.SameObject(live, result) {
 		return result, nil
 	}
 	return result, decide.TakeOver(result, decide.OwnEntry(own), a.Manager, metav1.ManagedFieldsOperationUpdate)

@@ -112,14 +112,13 @@ type Guard struct {
 }
 
 // Judge decides whether the ManifestWork may change a live object. recorded is the UID in the
-// AppliedManifestWork. former are the fields that earlier versions of the manifest set. borrowed is
-// true if the ManifestWork did not create the object. In that case, Judge returns an error if
-// applying the manifest would change the object.
-func (g *Guard) Judge(it *Item, recorded types.UID, former FieldSet, live *unstructured.Unstructured) (borrowed bool, err error) {
+// AppliedManifestWork. borrowed is true if the ManifestWork did not create the object. In that case,
+// Judge returns an error if applying the manifest would change the object.
+func (g *Guard) Judge(it *Item, recorded types.UID, live *unstructured.Unstructured) (borrowed bool, err error) {
 	if g == nil || g.Created(it.ID(), recorded, live) {
 		return false, nil
 	}
-	if matches(it, former, live) {
+	if matches(it, live) {
 		return true, nil
 	}
 	shared := len(RecordOwners(live)) > 0
@@ -188,28 +187,36 @@ func (g *Guard) takenOver(owner metav1.OwnerReference, earlier bool, id ObjectID
 
 // matches reports whether applying the manifest would not change a live object, and the object
 // grants no other permissions.
-func matches(it *Item, former FieldSet, live *unstructured.Unstructured) bool {
+func matches(it *Item, live *unstructured.Unstructured) bool {
+	wanted := Enforce(live, it.Object)
 	if it.GVK.Group == rbacv1.GroupName {
-		for _, field := range []string{"aggregationRule", "roleRef", "rules", "subjects"} {
-			if _, set := it.Object.Object[field]; !set && !empty(live.Object[field]) {
-				return false
-			}
-		}
+		revoke(wanted, it.Object, "aggregationRule", "roleRef", "rules", "subjects")
 	}
-	return SameObject(live, Updated(it, former, live))
+	return SameObject(live, wanted)
 }
 
-// Updated returns a live object as the update strategy Update would change it: with all fields of
-// the manifest, and without fields that only earlier versions of the manifest set.
-func Updated(it *Item, former FieldSet, live *unstructured.Unstructured) *unstructured.Unstructured {
-	result := Enforce(live, it.Object)
-	RemoveFields(result.Object, it.Object.Object, former)
+// Enforce is like the function Enforce, for an object of the ManifestWork. The object grants exactly what the
+// manifest grants, whatever else it granted before: its managed fields, which its subjects may be allowed to
+// change, do not matter.
+func (g *Guard) Enforce(live, want *unstructured.Unstructured) *unstructured.Unstructured {
+	result := Enforce(live, want)
+	if g == nil || want.GroupVersionKind().Group != rbacv1.GroupName {
+		return result
+	}
+	if want.Object["aggregationRule"] == nil { // otherwise a controller of the cluster computes the rules
+		revoke(result, want, "aggregationRule", "rules")
+	}
+	revoke(result, want, "subjects")
 	return result
 }
 
-func empty(value any) bool {
-	list, isList := value.([]any)
-	return value == nil || isList && len(list) == 0
+// revoke removes the fields from an object that the manifest does not set.
+func revoke(object, manifest *unstructured.Unstructured, fields ...string) {
+	for _, field := range fields {
+		if _, set := manifest.Object[field]; !set {
+			delete(object.Object, field)
+		}
+	}
 }
 
 // roleKey identifies a role like a roleRef in a namespace.

@@ -131,14 +131,41 @@ func TestJudge(t *testing.T) {
 			live, want := object(t, test.live), manifest(t, test.want)
 			it := &Item{Object: want, GVK: want.GroupVersionKind(), Name: want.GetName()}
 			guard := &Guard{Owner: metav1.OwnerReference{UID: "ours"}, Record: func(owner metav1.OwnerReference) *workv1.AppliedManifestWork { return records[owner.Name] }}
-			if borrowed, err := guard.Judge(it, test.recorded, nil, live); (err != nil) != test.refused || borrowed != test.borrowed {
+			if borrowed, err := guard.Judge(it, test.recorded, live); (err != nil) != test.refused || borrowed != test.borrowed {
 				t.Errorf("Judge() = %t, %v, want %t and an error = %t", borrowed, err, test.borrowed, test.refused)
 			}
 			guard = nil
-			if borrowed, err := guard.Judge(it, test.recorded, nil, live); err != nil || borrowed {
+			if borrowed, err := guard.Judge(it, test.recorded, live); err != nil || borrowed {
 				t.Errorf("Judge() without guard = %t, %v, want false, nil", borrowed, err)
 			}
 		})
+	}
+}
+
+// TestGuardEnforces checks that an object of a guarded ManifestWork grants exactly what its manifest grants, without regard to
+// its managed fields.
+func TestGuardEnforces(t *testing.T) {
+	const (
+		role    = `apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a}`
+		binding = `apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: a}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: r}`
+		rules   = `rules: [{verbs: [get], apiGroups: [""], resources: [pods]}]`
+		select1 = `aggregationRule: {clusterRoleSelectors: [{}]}`
+	)
+	for name, test := range map[string]struct{ live, manifest, want string }{
+		"no rules":           {`{` + role + `, ` + rules + `}`, `{` + role + `}`, `{` + role + `}`},
+		"no aggregation":     {`{` + role + `, ` + select1 + `, ` + rules + `}`, `{` + role + `}`, `{` + role + `}`},
+		"aggregated rules":   {`{` + role + `, ` + select1 + `, ` + rules + `}`, `{` + role + `, ` + select1 + `}`, `{` + role + `, ` + select1 + `, ` + rules + `}`},
+		"no subjects":        {`{` + binding + `, subjects: [{kind: User, name: u}]}`, `{` + binding + `}`, `{` + binding + `}`},
+		"not an RBAC object": {`{apiVersion: v1, kind: X, metadata: {name: a}, rules: [a]}`, `{apiVersion: v1, kind: X, metadata: {name: a}}`, `{apiVersion: v1, kind: X, metadata: {name: a}, rules: [a]}`},
+	} {
+		live, want := object(t, test.live), object(t, test.want)
+		if got := (&Guard{}).Enforce(live, manifest(t, test.manifest)); !SameObject(want, got) {
+			t.Errorf("%s: Enforce() = %v, want %v", name, got.Object, want.Object)
+		}
+		var none *Guard
+		if got := none.Enforce(live, manifest(t, test.manifest)); !SameObject(live, got) {
+			t.Errorf("%s: Enforce() without guard = %v, want %v", name, got.Object, live.Object)
+		}
 	}
 }
 

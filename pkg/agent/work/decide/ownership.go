@@ -1,9 +1,8 @@
 package decide
 
 import (
+	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -27,22 +26,59 @@ func FieldManager(record string) string {
 	return workv1.DefaultFieldManager + "-" + hash[:10]
 }
 
-// managersKey is the key of a FieldSet that lists field managers. The fields of these managers were
-// set by the ManifestWork.
-const managersKey = "(managers)"
+// managersAnnotation contains the Managers of an AppliedManifestWork, in JSON.
+const managersAnnotation = "work.open-cluster-management.io/field-managers"
 
-// Managers returns the field managers under which a ManifestWork has written an object with other
-// update strategies than Update.
-func (s FieldSet) Managers() []string {
-	return slices.Sorted(maps.Keys(s[managersKey]))
+// maxManagers bounds the annotation, because all annotations of an object may take 256 KiB together. 1,500
+// objects under one field manager take a third of it.
+const maxManagers = 64 << 10
+
+// Managers are the field managers under which a ManifestWork has applied objects server-side, each with the
+// keys of the objects. They show which fields belong to the ManifestWork if another one applies an object, too.
+type Managers map[string]sets.Set[string]
+
+func managersKey(id ObjectID) string {
+	hash, _ := Hash(id.String()) // Hash of a string does not fail
+	return hash[:8]
 }
 
-func managedBy(managers ...string) FieldSet {
-	set := FieldSet{}
-	for _, manager := range managers {
-		set[manager] = nil
+// Wrote reports whether the ManifestWork has applied an object under a field manager.
+func (m Managers) Wrote(id ObjectID, manager string) bool { return m[manager].Has(managersKey(id)) }
+
+// ManagersOf returns the field managers in an AppliedManifestWork.
+func ManagersOf(record *workv1.AppliedManifestWork) Managers {
+	managers := Managers{}
+	_ = json.Unmarshal([]byte(record.Annotations[managersAnnotation]), &managers) // without it, there are none
+	return managers
+}
+
+// RecordManagers stores the field managers of items in an AppliedManifestWork, including those of earlier versions.
+func RecordManagers(record *workv1.AppliedManifestWork, items []*Item) error {
+	managers := Managers{}
+	add := func(manager, key string) {
+		if managers[manager] == nil {
+			managers[manager] = sets.New[string]()
+		}
+		managers[manager].Insert(key)
 	}
-	return FieldSet{managersKey: set}
+	before := ManagersOf(record)
+	for _, it := range items {
+		key := managersKey(it.ID())
+		for manager, keys := range before {
+			if keys.Has(key) {
+				add(manager, key)
+			}
+		}
+		if it.Object != nil && it.Config.Strategy.Type == workv1.UpdateStrategyTypeServerSideApply {
+			add(it.Config.Applier(), key)
+		}
+	}
+	encoded, err := json.Marshal(managers)
+	delete(record.Annotations, managersAnnotation)
+	if err == nil && len(managers) > 0 && len(encoded) <= maxManagers {
+		metav1.SetMetaDataAnnotation(&record.ObjectMeta, managersAnnotation, string(encoded))
+	}
+	return err
 }
 
 // OwnEntry reports whether a ManifestWork wrote the fields of an entry of managed fields.
@@ -83,7 +119,7 @@ func TakeOver(object *unstructured.Unstructured, own OwnEntry, manager string, o
 }
 
 // DropOwned removes from result the fields of live that only stale entries own and that manifest does
-// not set. own reports the other entries of the ManifestWork.
+// not set, except owner references. own reports the other entries of the ManifestWork.
 func DropOwned(result, live, manifest *unstructured.Unstructured, own, stale OwnEntry) error {
 	mine, others := fieldpath.NewSet(), fieldpath.NewSet()
 	for _, entry := range live.GetManagedFields() {
@@ -101,7 +137,9 @@ func DropOwned(result, live, manifest *unstructured.Unstructured, own, stale Own
 			mine = mine.Union(fields)
 		}
 	}
+	owners := result.GetOwnerReferences()
 	drop(result.Object, manifest.Object, mine, others)
+	result.SetOwnerReferences(owners)
 	if value, adopted := live.GetAnnotations()[AdoptedAnnotation]; adopted {
 		annotations := result.GetAnnotations()
 		if annotations == nil {

@@ -2,6 +2,8 @@ package decide
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,6 +89,28 @@ func TestDropOwned(t *testing.T) {
 			mine:     `{"f:metadata":{"f:finalizers":{".":{},"v:\"a/x\"":{}}}}`, theirs: `{"f:metadata":{"f:finalizers":{"v:\"b/x\"":{}}}}`,
 			want: `{"metadata":{"finalizers":["b/x"]}}`,
 		},
+		"a map that becomes empty": {
+			live: `{"spec":{"limits":{"cpu":1},"size":1}}`, manifest: `{"spec":{"size":1}}`,
+			mine: `{"f:spec":{"f:limits":{".":{},"f:cpu":{}},"f:size":{}}}`, want: `{"spec":{"size":1}}`,
+		},
+		"a map with a key of another writer": {
+			live: `{"spec":{"limits":{"cpu":1,"memory":2}}}`, manifest: `{"spec":{}}`,
+			mine: `{"f:spec":{"f:limits":{".":{},"f:cpu":{}}}}`, theirs: `{"f:spec":{"f:limits":{"f:memory":{}}}}`, want: `{"spec":{"limits":{"memory":2}}}`,
+		},
+		"an empty map": {
+			live: `{"spec":{"emptyDir":{},"configMap":{"name":"x"}}}`, manifest: `{"spec":{"configMap":{"name":"x"}}}`,
+			mine: `{"f:spec":{"f:emptyDir":{},"f:configMap":{"f:name":{}}}}`, want: `{"spec":{"configMap":{"name":"x"}}}`,
+		},
+		"a label": {
+			live: `{"metadata":{"labels":{"a":"x","b":"x","c":"x"}}}`, manifest: `{"metadata":{"labels":{"b":"x"}}}`,
+			mine: `{"f:metadata":{"f:labels":{".":{},"f:a":{},"f:b":{}}}}`, want: `{"metadata":{"labels":{"b":"x","c":"x"}}}`,
+		},
+		"owner references": {
+			live:     `{"metadata":{"name":"n","labels":{"a":"x"},"ownerReferences":[{"apiVersion":"v1","kind":"A","name":"b","uid":"u"}]}}`,
+			manifest: `{"metadata":{"name":"n"}}`,
+			mine:     `{"f:metadata":{"f:labels":{".":{},"f:a":{}},"f:ownerReferences":{".":{},"k:{\"uid\":\"u\"}":{}}}}`,
+			want:     `{"metadata":{"name":"n","ownerReferences":[{"apiVersion":"v1","kind":"A","name":"b","uid":"u"}]}}`,
+		},
 		"the mark of adoption": {
 			live:     `{"metadata":{"annotations":{"work.open-cluster-management.io/adopted":"true","old":"1"}}}`,
 			manifest: `{}`,
@@ -134,26 +158,45 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// TestManagersAreRecorded checks that the record names the managers under which an object was
-// written before its strategy changed to CreateOnly or ReadOnly.
+// TestManagersAreRecorded checks that the record names the managers under which an object was applied before its
+// strategy changed, until it has no manifest, and that the size of the annotation is bounded.
 func TestManagersAreRecorded(t *testing.T) {
-	it := &Item{Name: "a", Object: content(t, `{"data":{"a":"1"}}`)}
-	former := FieldSets{}
-	for _, step := range []struct {
-		strategy workv1.UpdateStrategyType
-		want     FieldSet
-	}{
-		{workv1.UpdateStrategyTypeReadOnly, nil},
-		{workv1.UpdateStrategyTypeServerSideApply, managedBy("work-agent")},
-		{workv1.UpdateStrategyTypeCreateOnly, managedBy("work-agent", "own")},
-		{workv1.UpdateStrategyTypeReadOnly, managedBy("work-agent", "own")},
-		{workv1.UpdateStrategyTypeUpdate, FieldSet{"data": {"a": nil}}},
-		{workv1.UpdateStrategyTypeReadOnly, managedBy("own")},
-	} {
-		it.Config.Strategy.Type = step.strategy
-		former = FieldSetsOf([]*Item{it}, "own", former)
-		if diff := cmp.Diff(step.want, former[it.ID().String()]); diff != "" {
-			t.Errorf("FieldSetsOf(%s) (-want +got):\n%s", step.strategy, diff)
+	record := &workv1.AppliedManifestWork{}
+	items := func(names int, strategy workv1.UpdateStrategyType, manager string) []*Item {
+		var items []*Item
+		for i := range names {
+			it := &Item{Name: fmt.Sprint(i), Object: content(t, `{}`)}
+			it.Config.Strategy = workv1.UpdateStrategy{Type: strategy, ServerSideApply: &workv1.ServerSideApplyConfig{FieldManager: manager}}
+			items = append(items, it)
+		}
+		return items
+	}
+	step := func(items []*Item, want ...string) {
+		t.Helper()
+		if err := RecordManagers(record, items); err != nil {
+			t.Fatal(err)
+		}
+		managers := ManagersOf(record)
+		var got []string
+		for manager := range managers {
+			if managers.Wrote(ObjectID{Name: "0"}, manager) {
+				got = append(got, manager)
+			}
+			if managers.Wrote(ObjectID{Name: "other"}, manager) {
+				t.Errorf("Wrote(other, %s) = true, want false", manager)
+			}
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("managers = %q, want %q", got, want)
 		}
 	}
+	step(items(1, workv1.UpdateStrategyTypeUpdate, ""))
+	step(items(1, workv1.UpdateStrategyTypeServerSideApply, ""), "work-agent")
+	step(items(1500, workv1.UpdateStrategyTypeServerSideApply, "work-agent-blue"), "work-agent", "work-agent-blue")
+	step(items(1, workv1.UpdateStrategyTypeReadOnly, ""), "work-agent", "work-agent-blue")
+	step(nil)
+	if len(record.Annotations) > 0 {
+		t.Errorf("annotations without objects = %v, want none", record.Annotations)
+	}
+	step(items(1500, workv1.UpdateStrategyTypeServerSideApply, strings.Repeat("x", maxManagers)))
 }

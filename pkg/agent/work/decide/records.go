@@ -3,7 +3,6 @@ package decide
 import (
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -35,21 +34,9 @@ func sameUID(owner metav1.OwnerReference) func(metav1.OwnerReference) bool {
 	return func(other metav1.OwnerReference) bool { return other.UID == owner.UID }
 }
 
-// SetOwner adds an owner reference, or updates the reference with the same UID. It reports whether
-// the object has changed.
-func SetOwner(object metav1.Object, owner metav1.OwnerReference) bool {
-	owners := object.GetOwnerReferences()
-	at := slices.IndexFunc(owners, sameUID(owner))
-	switch {
-	case at < 0:
-		owners = append(owners, owner)
-	case equality.Semantic.DeepEqual(owners[at], owner):
-		return false
-	default:
-		owners[at] = owner
-	}
-	object.SetOwnerReferences(owners)
-	return true
+// SetOwner adds an owner reference, or updates the reference with the same UID.
+func SetOwner(object metav1.Object, owner metav1.OwnerReference) {
+	SetOwners(object, []metav1.OwnerReference{owner})
 }
 
 // RemoveOwner removes the owner reference with the same UID. It reports whether the object has

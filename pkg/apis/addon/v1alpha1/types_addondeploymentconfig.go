@@ -174,16 +174,3 @@ type ResourceClaim struct {
 	// +optional
 	Request *string `json:"request,omitempty"`
 }
-
-// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
-
-// AddOnDeploymentConfigList is a list of AddOnDeploymentConfigs.
-type AddOnDeploymentConfigList struct {
-	metav1.TypeMeta `json:",inline"`
-	// Standard list metadata.
-	// +optional
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	// items is the list of AddOnDeploymentConfigs.
-	Items []AddOnDeploymentConfig `json:"items"`
-}

@@ -255,19 +255,6 @@ type InstallConfigReference struct {
 	LastAppliedConfig *ConfigSpecHash `json:"lastAppliedConfig"`
 }
 
-// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
-
-// ClusterManagementAddOnList is a list of ClusterManagementAddOns.
-type ClusterManagementAddOnList struct {
-	metav1.TypeMeta `json:",inline"`
-	// Standard list metadata.
-	// +optional
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	// items is the list of ClusterManagementAddOns.
-	Items []ClusterManagementAddOn `json:"items"`
-}
-
 // ConfigMeta is a kind of configuration of an add-on.
 type ConfigMeta struct {
 	// The kind of the configuration.

@@ -195,16 +195,3 @@ type HealthCheck struct {
 	// +optional
 	Mode HealthCheckMode `json:"mode,omitempty"`
 }
-
-// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
-
-// ManagedClusterAddOnList is a list of ManagedClusterAddOns.
-type ManagedClusterAddOnList struct {
-	metav1.TypeMeta `json:",inline"`
-	// Standard list metadata.
-	// +optional
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	// items is the list of ManagedClusterAddOns.
-	Items []ManagedClusterAddOn `json:"items"`
-}

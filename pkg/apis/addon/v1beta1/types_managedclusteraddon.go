@@ -6,44 +6,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
 )
 
-const (
-	// DefaultInstallNamespace is the default namespace of the agents of add-ons on managed clusters.
-	DefaultInstallNamespace = "open-cluster-management-agent-addon"
-
-	// InstallNamespaceAnnotation contains the field spec.installNamespace of the version v1alpha1.
-	InstallNamespaceAnnotation = "addon.open-cluster-management.io/v1alpha1-install-namespace"
-)
-
-// Condition types of a ManagedClusterAddOn.
-const (
-	// ConditionAvailable is True while the agent of the add-on runs on the managed cluster.
-	ConditionAvailable = "Available"
-	// ConditionDegraded is True while the add-on works only partially.
-	ConditionDegraded = "Degraded"
-	// ConditionProgressing is True while the add-on is installed, configured or upgraded.
-	ConditionProgressing = "Progressing"
-)
-
-// +genclient
-// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
-
-// ManagedClusterAddOn installs an add-on on the managed cluster of its namespace. It has the name of the
-// ClusterManagementAddOn. The manager of the add-on installs it, and the registration agent of the cluster
-// registers the agent of the add-on and reports its health.
-type ManagedClusterAddOn struct {
-	metav1.TypeMeta `json:",inline"`
-	// Standard object metadata.
-	// +optional
-	metav1.ObjectMeta `json:"metadata,omitempty"`
-
-	// spec specifies how the add-on is installed on this cluster.
-	// +optional
-	Spec ManagedClusterAddOnSpec `json:"spec"`
-
-	// status is the observed state of the add-on on this cluster.
-	// +optional
-	Status ManagedClusterAddOnStatus `json:"status"`
-}
+// InstallNamespaceAnnotation contains the field spec.installNamespace of the version v1alpha1.
+const InstallNamespaceAnnotation = "addon.open-cluster-management.io/v1alpha1-install-namespace"
 
 // ManagedClusterAddOnSpec specifies how an add-on is installed on a managed cluster.
 type ManagedClusterAddOnSpec struct {
@@ -178,9 +142,6 @@ type ManagedClusterAddOnStatus struct {
 	HealthCheck HealthCheck `json:"healthCheck,omitempty"`
 }
 
-// ObjectReference refers to an object on the hub.
-type ObjectReference v1alpha1.ObjectReference
-
 // ConfigReference is a configuration in use.
 type ConfigReference struct {
 	// The kind of the configuration.
@@ -200,16 +161,3 @@ type ConfigReference struct {
 
 // HealthCheck specifies how the health of an add-on is determined.
 type HealthCheck v1alpha1.HealthCheck
-
-// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
-
-// ManagedClusterAddOnList is a list of ManagedClusterAddOns.
-type ManagedClusterAddOnList struct {
-	metav1.TypeMeta `json:",inline"`
-	// Standard list metadata.
-	// +optional
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	// items is the list of ManagedClusterAddOns.
-	Items []ManagedClusterAddOn `json:"items"`
-}

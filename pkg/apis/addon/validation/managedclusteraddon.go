@@ -2,7 +2,6 @@ package validation
 
 import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon"
@@ -24,7 +23,7 @@ func validateAddOnSpec(a *addon.ManagedClusterAddOn) field.ErrorList {
 
 func validateAddOnStatus(a *addon.ManagedClusterAddOn) field.ErrorList {
 	status, path := &a.Status, field.NewPath("status")
-	errs := metav1validation.ValidateConditions(status.Conditions, path.Child("conditions"))
+	var errs field.ErrorList
 	for i, kind := range status.SupportedConfigs {
 		errs = append(errs, validate.Required(kind.Resource, path.Child("supportedConfigs").Index(i).Child("resource"))...)
 	}

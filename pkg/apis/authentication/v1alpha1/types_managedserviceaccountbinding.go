@@ -42,16 +42,3 @@ type ManagedServiceAccountReference struct {
 	// name is the name of the account.
 	Name string `json:"name"`
 }
-
-// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
-
-// ManagedServiceAccountBindingList is a list of ManagedServiceAccountBindings.
-type ManagedServiceAccountBindingList struct {
-	metav1.TypeMeta `json:",inline"`
-	// Standard list metadata.
-	// +optional
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	// items is the list of ManagedServiceAccountBindings.
-	Items []ManagedServiceAccountBinding `json:"items"`
-}

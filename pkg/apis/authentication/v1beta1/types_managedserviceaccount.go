@@ -222,19 +222,6 @@ type ClusterFailure struct {
 	Message string `json:"message,omitempty"`
 }
 
-// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
-
-// ManagedServiceAccountList is a list of ManagedServiceAccounts.
-type ManagedServiceAccountList struct {
-	metav1.TypeMeta `json:",inline"`
-	// Standard list metadata.
-	// +optional
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	// items is the list of ManagedServiceAccounts.
-	Items []ManagedServiceAccount `json:"items"`
-}
-
 // ParseValidity returns the lifetime in spec.rotation.validity, or an error if it is
 // not a duration or less than MinimumValidity. Typed Go clients that omit the field
 // send "0s", so zero means the default.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication"
@@ -85,7 +84,7 @@ func (v Validator) validateSpec(account *authentication.ManagedServiceAccount) f
 
 func validateStatus(account *authentication.ManagedServiceAccount) field.ErrorList {
 	status, fldPath := &account.Status, field.NewPath("status")
-	errs := metav1validation.ValidateConditions(status.Conditions, fldPath.Child("conditions"))
+	var errs field.ErrorList
 	// Consumers send the content of this Secret to the managed cluster. Its agent writes the
 	// status, and must not be able to name any other Secret.
 	if ref := status.TokenSecretRef; ref != nil && ref.Name != account.Name {

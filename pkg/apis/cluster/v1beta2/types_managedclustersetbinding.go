@@ -47,16 +47,3 @@ type ManagedClusterSetBindingStatus struct {
 	// +patchMergeKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type"`
 }
-
-// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
-
-// ManagedClusterSetBindingList is a list of ManagedClusterSetBindings.
-type ManagedClusterSetBindingList struct {
-	metav1.TypeMeta `json:",inline"`
-	// Standard list metadata.
-	// +optional
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	// items is the list of ManagedClusterSetBindings.
-	Items []ManagedClusterSetBinding `json:"items"`
-}

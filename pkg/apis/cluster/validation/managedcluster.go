@@ -86,8 +86,7 @@ func validateTaint(taint *clusterv1.Taint, fldPath *field.Path) field.ErrorList 
 
 func validateStatus(mc *cluster.ManagedCluster) field.ErrorList {
 	status, fldPath := &mc.Status, field.NewPath("status")
-	errs := metav1validation.ValidateConditions(status.Conditions, fldPath.Child("conditions"))
-	errs = append(errs, validateResources(status.Capacity, fldPath.Child("capacity"))...)
+	errs := validateResources(status.Capacity, fldPath.Child("capacity"))
 	errs = append(errs, validateResources(status.Allocatable, fldPath.Child("allocatable"))...)
 	seen := map[string]bool{}
 	for i, claim := range status.ClusterClaims {

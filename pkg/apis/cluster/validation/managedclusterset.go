@@ -17,7 +17,6 @@ import (
 // ManagedClusterSet validates ManagedClusterSets.
 var ManagedClusterSet = validate.Rules[*cluster.ManagedClusterSet]{
 	ClusterScoped: true, Name: validateSetName, Spec: validateSetSpec,
-	Status: func(set *cluster.ManagedClusterSet) field.ErrorList { return validateConditions(set.Status.Conditions) },
 	Change: func(set, old *cluster.ManagedClusterSet) field.ErrorList {
 		return apivalidation.ValidateImmutableField(set.Spec.ClusterSelector.SelectorType,
 			old.Spec.ClusterSelector.SelectorType, selectorPath.Child("selectorType"))
@@ -97,8 +96,4 @@ func validateSelector(set *cluster.ManagedClusterSet) field.ErrorList {
 
 func isEmpty(selector *metav1.LabelSelector) bool {
 	return len(selector.MatchLabels) == 0 && len(selector.MatchExpressions) == 0
-}
-
-func validateConditions(conditions []metav1.Condition) field.ErrorList {
-	return metav1validation.ValidateConditions(conditions, field.NewPath("status", "conditions"))
 }

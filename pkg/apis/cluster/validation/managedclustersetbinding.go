@@ -16,9 +16,6 @@ var clusterSetPath = field.NewPath("spec", "clusterSet")
 // checked on create only.
 var ManagedClusterSetBinding = validate.Rules[*cluster.ManagedClusterSetBinding]{
 	Name: validateSetName, Create: validateBound,
-	Status: func(binding *cluster.ManagedClusterSetBinding) field.ErrorList {
-		return validateConditions(binding.Status.Conditions)
-	},
 	Change: func(binding, old *cluster.ManagedClusterSetBinding) field.ErrorList {
 		return apivalidation.ValidateImmutableField(binding.Spec.ClusterSet, old.Spec.ClusterSet, clusterSetPath)
 	},

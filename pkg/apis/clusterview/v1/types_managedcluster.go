@@ -26,16 +26,3 @@ type ManagedCluster struct {
 	// +optional
 	Status clusterv1.ManagedClusterStatus `json:"status,omitempty"`
 }
-
-// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
-
-// ManagedClusterList is a list of ManagedClusters.
-type ManagedClusterList struct {
-	metav1.TypeMeta `json:",inline"`
-	// Standard list metadata.
-	// +optional
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	// items is the list of ManagedClusters.
-	Items []ManagedCluster `json:"items"`
-}

@@ -24,16 +24,3 @@ type Project struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 }
-
-// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
-
-// ProjectList is a list of Projects.
-type ProjectList struct {
-	metav1.TypeMeta `json:",inline"`
-	// Standard list metadata.
-	// +optional
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	// items is the list of Projects.
-	Items []Project `json:"items"`
-}

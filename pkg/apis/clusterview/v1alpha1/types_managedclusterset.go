@@ -26,16 +26,3 @@ type ManagedClusterSet struct {
 	// +optional
 	Status clusterv1beta2.ManagedClusterSetStatus `json:"status,omitempty"`
 }
-
-// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
-
-// ManagedClusterSetList is a list of ManagedClusterSets.
-type ManagedClusterSetList struct {
-	metav1.TypeMeta `json:",inline"`
-	// Standard list metadata.
-	// +optional
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	// items is the list of ManagedClusterSets.
-	Items []ManagedClusterSet `json:"items"`
-}

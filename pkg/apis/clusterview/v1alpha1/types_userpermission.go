@@ -76,16 +76,3 @@ type ClusterRoleDefinition struct {
 	// +listType=atomic
 	Rules []rbacv1.PolicyRule `json:"rules,omitempty"`
 }
-
-// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
-
-// UserPermissionList is a list of UserPermissions.
-type UserPermissionList struct {
-	metav1.TypeMeta `json:",inline"`
-	// Standard list metadata.
-	// +optional
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	// items is the list of UserPermissions.
-	Items []UserPermission `json:"items"`
-}

@@ -30,16 +30,3 @@ type ClusterNamespaceSpec struct {
 	// +optional
 	NamespaceUID types.UID `json:"namespaceUID,omitempty"`
 }
-
-// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
-
-// ClusterNamespaceList is a list of ClusterNamespaces.
-type ClusterNamespaceList struct {
-	metav1.TypeMeta `json:",inline"`
-	// Standard list metadata.
-	// +optional
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	// items is the list of ClusterNamespaces.
-	Items []ClusterNamespace `json:"items"`
-}

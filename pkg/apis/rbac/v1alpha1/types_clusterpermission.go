@@ -339,16 +339,3 @@ type NamespacedResourceStatus struct {
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"condition,omitempty"`
 }
-
-// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
-
-// ClusterPermissionList is a list of ClusterPermissions.
-type ClusterPermissionList struct {
-	metav1.TypeMeta `json:",inline"`
-	// Standard list metadata.
-	// +optional
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	// items is the list of ClusterPermissions.
-	Items []ClusterPermission `json:"items"`
-}

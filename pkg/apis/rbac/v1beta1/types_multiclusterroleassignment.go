@@ -335,16 +335,3 @@ type Grant struct {
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 }
-
-// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
-
-// MulticlusterRoleAssignmentList is a list of MulticlusterRoleAssignments.
-type MulticlusterRoleAssignmentList struct {
-	metav1.TypeMeta `json:",inline"`
-	// Standard list metadata.
-	// +optional
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	// items is the list of MulticlusterRoleAssignments.
-	Items []MulticlusterRoleAssignment `json:"items"`
-}

@@ -124,7 +124,7 @@ func validateSelection(selection *v1beta1.ClusterSelection, fldPath *field.Path)
 
 func validateAssignmentStatus(a *rbac.MulticlusterRoleAssignment) field.ErrorList {
 	status, fldPath := &a.Status, field.NewPath("status")
-	errs := metav1validation.ValidateConditions(status.Conditions, fldPath.Child("conditions"))
+	var errs field.ErrorList
 	names := map[string]bool{}
 	for i, assignment := range status.RoleAssignments {
 		path := fldPath.Child("roleAssignments").Index(i)

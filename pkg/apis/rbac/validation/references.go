@@ -126,12 +126,11 @@ func validateSubject(subject rbacv1.Subject, fldPath *field.Path) field.ErrorLis
 }
 
 func validateStatus(cp *rbac.ClusterPermission) field.ErrorList {
-	status, fldPath := &cp.Status, field.NewPath("status")
-	errs := metav1validation.ValidateConditions(status.Conditions, fldPath.Child("conditions"))
-	if status.ResourceStatus == nil {
-		return errs
+	status, fldPath := cp.Status.ResourceStatus, field.NewPath("status", "resourceStatus")
+	if status == nil {
+		return nil
 	}
-	fldPath = fldPath.Child("resourceStatus")
+	var errs field.ErrorList
 	clusterScoped := func(entries []v1alpha1.ClusterScopedResourceStatus, fldPath *field.Path) {
 		for i, entry := range entries {
 			errs = append(errs, validate.Required(entry.Name, fldPath.Index(i).Child("name"))...)
@@ -145,9 +144,9 @@ func validateStatus(cp *rbac.ClusterPermission) field.ErrorList {
 			errs = append(errs, metav1validation.ValidateConditions(entry.Conditions, fldPath.Index(i).Child("condition"))...)
 		}
 	}
-	clusterScoped(status.ResourceStatus.ClusterRoles, fldPath.Child("clusterRoles"))
-	clusterScoped(status.ResourceStatus.ClusterRoleBindings, fldPath.Child("clusterRoleBindings"))
-	namespaced(status.ResourceStatus.Roles, fldPath.Child("roles"))
-	namespaced(status.ResourceStatus.RoleBindings, fldPath.Child("roleBindings"))
+	clusterScoped(status.ClusterRoles, fldPath.Child("clusterRoles"))
+	clusterScoped(status.ClusterRoleBindings, fldPath.Child("clusterRoleBindings"))
+	namespaced(status.Roles, fldPath.Child("roles"))
+	namespaced(status.RoleBindings, fldPath.Child("roleBindings"))
 	return errs
 }

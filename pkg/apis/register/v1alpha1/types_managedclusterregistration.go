@@ -181,16 +181,3 @@ type CSRStatus struct {
 	// +listType=atomic
 	Agents []string `json:"agents,omitempty"`
 }
-
-// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
-
-// ManagedClusterRegistrationList is a list of ManagedClusterRegistrations.
-type ManagedClusterRegistrationList struct {
-	metav1.TypeMeta `json:",inline"`
-	// Standard list metadata.
-	// +optional
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	// items is the list of ManagedClusterRegistrations.
-	Items []ManagedClusterRegistration `json:"items"`
-}

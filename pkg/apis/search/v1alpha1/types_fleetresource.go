@@ -62,16 +62,3 @@ type ResourceIdentity struct {
 	// name is the name of the resource on its cluster.
 	Name string `json:"name"`
 }
-
-// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
-
-// FleetResourceList is a list of FleetResources.
-type FleetResourceList struct {
-	metav1.TypeMeta `json:",inline"`
-	// Standard list metadata.
-	// +optional
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	// items is the list of FleetResources.
-	Items []FleetResource `json:"items"`
-}

@@ -50,16 +50,3 @@ type InventoryStatus struct {
 	// +optional
 	LastReportTime *metav1.Time `json:"lastReportTime,omitempty"`
 }
-
-// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
-
-// InventoryList is a list of Inventories.
-type InventoryList struct {
-	metav1.TypeMeta `json:",inline"`
-	// Standard list metadata.
-	// +optional
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	// items is the list of Inventories.
-	Items []Inventory `json:"items"`
-}

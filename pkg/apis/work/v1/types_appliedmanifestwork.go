@@ -75,16 +75,3 @@ type AppliedManifestResourceMeta struct {
 	// +optional
 	UID string `json:"uid,omitempty"`
 }
-
-// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
-
-// AppliedManifestWorkList is a list of AppliedManifestWorks.
-type AppliedManifestWorkList struct {
-	metav1.TypeMeta `json:",inline"`
-	// Standard list metadata.
-	// +optional
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	// items is the list of AppliedManifestWorks.
-	Items []AppliedManifestWork `json:"items"`
-}

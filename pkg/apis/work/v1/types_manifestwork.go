@@ -593,16 +593,3 @@ type FieldValue struct {
 	// +optional
 	JsonRaw *string `json:"jsonRaw,omitempty"`
 }
-
-// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
-
-// ManifestWorkList is a list of ManifestWorks.
-type ManifestWorkList struct {
-	metav1.TypeMeta `json:",inline"`
-	// Standard list metadata.
-	// +optional
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	// items is the list of ManifestWorks.
-	Items []ManifestWork `json:"items"`
-}

@@ -95,7 +95,7 @@ func validateExecutor(executor *workv1.ManifestWorkExecutor, fldPath *field.Path
 
 func validateStatus(mw *work.ManifestWork) field.ErrorList {
 	status, fldPath := &mw.Status, field.NewPath("status")
-	errs := metav1validation.ValidateConditions(status.Conditions, fldPath.Child("conditions"))
+	var errs field.ErrorList
 	for i := range status.ResourceStatus.Manifests {
 		manifest, path := &status.ResourceStatus.Manifests[i], fldPath.Child("resourceStatus", "manifests").Index(i)
 		errs = append(errs, apivalidation.ValidateNonnegativeField(int64(manifest.ResourceMeta.Ordinal), path.Child("resourceMeta", "ordinal"))...)

@@ -21,7 +21,6 @@ func Definition() definition.Resource {
 		// v1alpha1 has fields that v1beta1 lacks.
 		Stored: v1alpha1.SchemeGroupVersion,
 		Strategy: &definition.Strategy[*addon.AddOnDeploymentConfig]{
-			Spec:  func(c *addon.AddOnDeploymentConfig) any { return &c.Spec },
 			Rules: validation.AddOnDeploymentConfig,
 		},
 		Quota:   quota.Limits{Objects: 1_000, Bytes: 16 << 20},

@@ -24,8 +24,6 @@ func Definition() definition.Resource {
 		// v1alpha1 has fields that v1beta1 lacks.
 		Stored: v1alpha1.SchemeGroupVersion,
 		Strategy: &definition.Strategy[*addon.ClusterManagementAddOn]{
-			Spec:             func(a *addon.ClusterManagementAddOn) any { return &a.Spec },
-			Status:           func(a *addon.ClusterManagementAddOn) any { return &a.Status },
 			PrepareForUpdate: keepConfiguration,
 			Rules:            validation.ClusterManagementAddOn,
 			Words: map[schema.GroupVersion]*strings.Replacer{v1beta1.SchemeGroupVersion: strings.NewReplacer(

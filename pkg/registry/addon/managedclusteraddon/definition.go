@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon"
@@ -27,8 +26,6 @@ func Definition() definition.Resource {
 		// v1alpha1 has fields that v1beta1 lacks.
 		Stored: v1alpha1.SchemeGroupVersion,
 		Strategy: &definition.Strategy[*addon.ManagedClusterAddOn]{
-			Spec:             func(a *addon.ManagedClusterAddOn) any { return &a.Spec },
-			Status:           func(a *addon.ManagedClusterAddOn) any { return &a.Status },
 			PrepareForCreate: func(_ context.Context, a *addon.ManagedClusterAddOn) { defaultNamespace(a) },
 			PrepareForUpdate: func(_ context.Context, a, _ *addon.ManagedClusterAddOn) { defaultNamespace(a) },
 			PrepareForStatusUpdate: func(ctx context.Context, a, old *addon.ManagedClusterAddOn) {
@@ -45,9 +42,9 @@ func Definition() definition.Resource {
 		Quota:  quota.Limits{Objects: 500, Bytes: 16 << 20},
 		Limits: quota.ObjectLimits{SpecBytes: 64 << 10},
 		Columns: definition.Columns[*addon.ManagedClusterAddOn]{
-			definition.ConditionColumn("Available", "Whether the agent of the add-on runs.", v1alpha1.ConditionAvailable, conditions),
-			definition.ConditionColumn("Degraded", "Whether the add-on is only partly functional.", v1alpha1.ConditionDegraded, conditions),
-			definition.ConditionColumn("Progressing", "Whether the add-on is being installed, configured or upgraded.", v1alpha1.ConditionProgressing, conditions),
+			{Name: "Available", Description: "Whether the agent of the add-on runs.", Condition: v1alpha1.ConditionAvailable},
+			{Name: "Degraded", Description: "Whether the add-on is only partly functional.", Condition: v1alpha1.ConditionDegraded},
+			{Name: "Progressing", Description: "Whether the add-on is being installed, configured or upgraded.", Condition: v1alpha1.ConditionProgressing},
 		},
 	}
 }
@@ -58,8 +55,6 @@ func defaultNamespace(a *addon.ManagedClusterAddOn) {
 		a.Spec.InstallNamespace = v1alpha1.DefaultInstallNamespace
 	}
 }
-
-func conditions(a *addon.ManagedClusterAddOn) []metav1.Condition { return a.Status.Conditions }
 
 // keepAlphaStatus keeps the fields that v1beta1 lacks in a write of that version, which would clear them.
 func keepAlphaStatus(status, old *v1alpha1.ManagedClusterAddOnStatus) {

@@ -31,8 +31,6 @@ func Definition(placement Placement, validator validation.Validator) definition.
 			proxyv1alpha1.SchemeGroupVersion,
 		},
 		Strategy: &definition.Strategy[*authentication.ManagedServiceAccount]{
-			Spec:   func(a *authentication.ManagedServiceAccount) any { return &a.Spec },
-			Status: func(a *authentication.ManagedServiceAccount) any { return &a.Status },
 			PrepareForCreate: func(_ context.Context, a *authentication.ManagedServiceAccount) {
 				defaultValidity(a, validator.MaximumValidity)
 				a.Status.Conditions = pendingConditions()

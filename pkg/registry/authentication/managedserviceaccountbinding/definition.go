@@ -40,7 +40,6 @@ func Definition(o Options) definition.Resource {
 		ShortNames: []string{"msab"}, Categories: []string{"ocm"},
 		Versions: []schema.GroupVersion{authenticationv1alpha1.SchemeGroupVersion},
 		Strategy: &definition.Strategy[*authentication.ManagedServiceAccountBinding]{
-			Spec:             func(b *authentication.ManagedServiceAccountBinding) any { return &b.Spec },
 			PrepareForCreate: func(_ context.Context, b *authentication.ManagedServiceAccountBinding) { defaultNamespace(b) },
 			PrepareForUpdate: func(_ context.Context, b, _ *authentication.ManagedServiceAccountBinding) { defaultNamespace(b) },
 			Rules:            validation.ManagedServiceAccountBinding,

@@ -51,7 +51,7 @@ func TestColumns(t *testing.T) {
 	)
 	var cells []any
 	for _, column := range Definition(Options{}).Columns.(definition.Columns[*authentication.ManagedServiceAccountBinding]) {
-		cells = append(cells, column.Value(b))
+		cells = append(cells, column.Cell(b))
 	}
 	if want := []any{"deployer", int64(5), "dave, erin", "my-group", "ci/robot"}; !slices.Equal(cells, want) {
 		t.Errorf("cells = %q, want %q", cells, want)

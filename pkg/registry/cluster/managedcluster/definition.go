@@ -42,8 +42,6 @@ func Definition(o Options) definition.Resource {
 		ClusterScoped: true,
 		Versions:      []schema.GroupVersion{clusterv1.SchemeGroupVersion},
 		Strategy: &definition.Strategy[*cluster.ManagedCluster]{
-			Spec:         func(c *cluster.ManagedCluster) any { return &c.Spec },
-			Status:       func(c *cluster.ManagedCluster) any { return &c.Status },
 			ServerStatus: "acceptance",
 			PrepareForCreate: func(ctx context.Context, c *cluster.ManagedCluster) {
 				stampTaints(c, nil)
@@ -97,8 +95,8 @@ func Definition(o Options) definition.Resource {
 				return strconv.FormatBool(c.Spec.HubAcceptsClient)
 			}},
 			{Name: "Managed Cluster URLs", Description: "URLs of the API server of the managed cluster.", Value: urls},
-			definition.ConditionColumn("Joined", "Whether the agent of the cluster has joined the hub.", clusterv1.ManagedClusterConditionJoined, conditions),
-			definition.ConditionColumn("Available", "Whether the agent can reach the API server of the managed cluster.", clusterv1.ManagedClusterConditionAvailable, conditions),
+			{Name: "Joined", Description: "Whether the agent of the cluster has joined the hub.", Condition: clusterv1.ManagedClusterConditionJoined},
+			{Name: "Available", Description: "Whether the agent can reach the API server of the managed cluster.", Condition: clusterv1.ManagedClusterConditionAvailable},
 		},
 	}
 }
@@ -125,5 +123,3 @@ func urls(c *cluster.ManagedCluster) any {
 	}
 	return strings.Join(out, ",")
 }
-
-func conditions(c *cluster.ManagedCluster) []metav1.Condition { return c.Status.Conditions }

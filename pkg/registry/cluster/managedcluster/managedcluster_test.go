@@ -474,7 +474,7 @@ func TestColumnsAndSelectors(t *testing.T) {
 	row := managedcluster.Definition(managedcluster.Options{})
 	var cells []any
 	for _, column := range row.Columns.(definition.Columns[*cluster.ManagedCluster]) {
-		cells = append(cells, column.Value(&cluster.ManagedCluster{
+		cells = append(cells, column.Cell(&cluster.ManagedCluster{
 			Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true, ManagedClusterClientConfigs: []clusterv1.ClientConfig{{URL: "https://a"}, {URL: "https://b"}}},
 			Status: clusterv1.ManagedClusterStatus{Conditions: []metav1.Condition{
 				{Type: clusterv1.ManagedClusterConditionJoined, Status: metav1.ConditionTrue},

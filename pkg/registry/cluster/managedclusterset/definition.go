@@ -19,13 +19,10 @@ func Definition() definition.Resource {
 		ClusterScoped: true,
 		Versions:      []schema.GroupVersion{clusterv1beta2.SchemeGroupVersion},
 		Strategy: &definition.Strategy[*cluster.ManagedClusterSet]{
-			Spec:   func(s *cluster.ManagedClusterSet) any { return &s.Spec },
-			Status: func(s *cluster.ManagedClusterSet) any { return &s.Status },
-			Rules:  validation.ManagedClusterSet,
+			Rules: validation.ManagedClusterSet,
 		},
 		Columns: definition.Columns[*cluster.ManagedClusterSet]{
-			definition.ConditionColumn("Empty", "Whether the set has no clusters.", clusterv1beta2.ConditionClusterSetEmpty,
-				func(s *cluster.ManagedClusterSet) []metav1.Condition { return s.Status.Conditions }),
+			{Name: "Empty", Description: "Whether the set has no clusters.", Condition: clusterv1beta2.ConditionClusterSetEmpty},
 			{Name: "Selector", Description: "Label selector of the clusters of the set.", Wide: true, Value: selector},
 		},
 	}

@@ -4,7 +4,6 @@ package managedclustersetbinding
 import (
 	"context"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
@@ -24,9 +23,7 @@ func Definition(authz authorizer.Authorizer) definition.Resource {
 		ShortNames: []string{"mclsetbinding", "mclsetbindings"}, Categories: []string{"ocm"},
 		Versions: []schema.GroupVersion{clusterv1beta2.SchemeGroupVersion},
 		Strategy: &definition.Strategy[*cluster.ManagedClusterSetBinding]{
-			Spec:   func(b *cluster.ManagedClusterSetBinding) any { return &b.Spec },
-			Status: func(b *cluster.ManagedClusterSetBinding) any { return &b.Status },
-			Rules:  validation.ManagedClusterSetBinding,
+			Rules: validation.ManagedClusterSetBinding,
 		},
 		// Validation refuses an update that binds another set.
 		Wrap: definition.Guard[*cluster.ManagedClusterSetBinding](func(ctx context.Context, b, old *cluster.ManagedClusterSetBinding) error {
@@ -37,8 +34,7 @@ func Definition(authz authorizer.Authorizer) definition.Resource {
 		}).Wrap,
 		Quota: quota.Limits{Objects: 1_000, Bytes: 4 << 20},
 		Columns: definition.Columns[*cluster.ManagedClusterSetBinding]{
-			definition.ConditionColumn("Bound", "Whether the set exists.", clusterv1beta2.ConditionBound,
-				func(b *cluster.ManagedClusterSetBinding) []metav1.Condition { return b.Status.Conditions }),
+			{Name: "Bound", Description: "Whether the set exists.", Condition: clusterv1beta2.ConditionBound},
 		},
 	}
 }

@@ -4,7 +4,6 @@ package managedcluster
 import (
 	"strconv"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
@@ -27,7 +26,6 @@ func NewREST(clusters cache.SharedIndexInformer, scopes search.Scopes) (*view.RE
 	if err != nil {
 		return nil, err
 	}
-	conditions := func(c *clusterviewv1.ManagedCluster) []metav1.Condition { return c.Status.Conditions }
 	return view.NewREST(view.Options{
 		Singular: "managedcluster", ShortNames: []string{"mcv", "mcvs"}, Lister: source,
 		New:     func() view.Object { return &clusterviewv1.ManagedCluster{} },
@@ -36,8 +34,8 @@ func NewREST(clusters cache.SharedIndexInformer, scopes search.Scopes) (*view.RE
 			{Name: "Hub Accepted", Description: "Whether the hub accepts the agent of the cluster.", Value: func(c *clusterviewv1.ManagedCluster) any {
 				return strconv.FormatBool(c.Spec.HubAcceptsClient)
 			}},
-			definition.ConditionColumn("Joined", "Whether the agent of the cluster has joined.", clusterv1.ManagedClusterConditionJoined, conditions),
-			definition.ConditionColumn("Available", "Whether the cluster is available.", clusterv1.ManagedClusterConditionAvailable, conditions),
+			{Name: "Joined", Description: "Whether the agent of the cluster has joined.", Condition: clusterv1.ManagedClusterConditionJoined},
+			{Name: "Available", Description: "Whether the cluster is available.", Condition: clusterv1.ManagedClusterConditionAvailable},
 		}),
 	}), nil
 }

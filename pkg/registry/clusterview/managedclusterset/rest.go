@@ -2,7 +2,6 @@
 package managedclusterset
 
 import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
@@ -30,8 +29,7 @@ func NewREST(sets cache.SharedIndexInformer, scopes search.Scopes) (*view.REST, 
 		New:     func() view.Object { return &clusterviewv1alpha1.ManagedClusterSet{} },
 		NewList: func() runtime.Object { return &clusterviewv1alpha1.ManagedClusterSetList{} },
 		Table: definition.NewTableConvertor(definition.Columns[*clusterviewv1alpha1.ManagedClusterSet]{
-			definition.ConditionColumn("Empty", "Whether the set has no clusters.", clusterv1beta2.ConditionClusterSetEmpty,
-				func(s *clusterviewv1alpha1.ManagedClusterSet) []metav1.Condition { return s.Status.Conditions }),
+			{Name: "Empty", Description: "Whether the set has no clusters.", Condition: clusterv1beta2.ConditionClusterSetEmpty},
 		}),
 	}), nil
 }

@@ -63,9 +63,8 @@ type Options struct {
 // REST serves a view.
 type REST struct {
 	rest.TableConvertor
-	options  Options
-	versions versions
-	watches  atomic.Int32
+	options Options
+	watches atomic.Int32
 	// turn serializes the passes of all watches after their start, so that they use one core at most.
 	turn chan struct{}
 }
@@ -82,9 +81,7 @@ var (
 // NewREST returns the storage of a view.
 func NewREST(options Options) *REST {
 	options.Period = cmp.Or(options.Period, defaultPeriod)
-	r := &REST{TableConvertor: options.Table, options: options, turn: make(chan struct{}, 1)}
-	r.versions.init()
-	return r
+	return &REST{TableConvertor: options.Table, options: options, turn: make(chan struct{}, 1)}
 }
 
 // New implements rest.Storage.
@@ -144,7 +141,7 @@ func (r *REST) List(ctx context.Context, options *metainternalversion.ListOption
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
-	accessor.SetResourceVersion(r.versions.of(objects))
+	accessor.SetResourceVersion(versionOf(objects))
 	return list, nil
 }
 

@@ -125,7 +125,7 @@ func (w *follower) read(ctx context.Context, first bool) ([]Object, error) {
 		}
 	}
 	objects, err := w.selected.of(visible)
-	w.version = w.rest.versions.of(objects)
+	w.version = versionOf(objects)
 	return objects, err
 }
 

@@ -45,9 +45,7 @@ func TestRefusals(t *testing.T) {
 				Name: "managedclusteraddons", Singular: "managedclusteraddon", Kind: "ManagedClusterAddOn",
 				Versions: []schema.GroupVersion{v1beta1.SchemeGroupVersion}, ServerOwned: test.serverOwned,
 				Strategy: &definition.Strategy[*addon.ManagedClusterAddOn]{
-					Spec:   func(a *addon.ManagedClusterAddOn) any { return &a.Spec },
-					Status: func(a *addon.ManagedClusterAddOn) any { return &a.Status },
-					Rules:  validate.Rules[*addon.ManagedClusterAddOn]{Name: apivalidation.NameIsDNSSubdomain},
+					Rules: validate.Rules[*addon.ManagedClusterAddOn]{Name: apivalidation.NameIsDNSSubdomain},
 				},
 			}
 			stores := imports.NewStores(

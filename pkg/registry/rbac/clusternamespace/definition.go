@@ -18,7 +18,6 @@ func Definition() definition.Resource {
 		ShortNames: []string{"cns"}, Categories: []string{"ocm"},
 		Versions: []schema.GroupVersion{rbacv1alpha1.SchemeGroupVersion},
 		Strategy: &definition.Strategy[*rbac.ClusterNamespace]{
-			Spec:  func(n *rbac.ClusterNamespace) any { return &n.Spec },
 			Rules: validation.ClusterNamespace,
 		},
 		// Kubernetes is tested with up to 10,000 namespaces in a cluster.

@@ -496,7 +496,7 @@ func TestColumns(t *testing.T) {
 		var out []any
 		for _, column := range (&fixture{}).row(clusterpermission.Enforce).Columns.(definition.Columns[*rbac.ClusterPermission]) {
 			if column.Name != "Work" {
-				out = append(out, column.Value(c))
+				out = append(out, column.Cell(c))
 			}
 		}
 		return out

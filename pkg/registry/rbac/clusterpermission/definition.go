@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -51,8 +50,6 @@ func Definition(o Options) definition.Resource {
 		ShortNames: []string{"cp"}, Categories: []string{"ocm"},
 		Versions: []schema.GroupVersion{rbacv1alpha1.SchemeGroupVersion},
 		Strategy: &definition.Strategy[*rbac.ClusterPermission]{
-			Spec:             func(c *rbac.ClusterPermission) any { return &c.Spec },
-			Status:           func(c *rbac.ClusterPermission) any { return &c.Status },
 			Rules:            validation.ClusterPermission,
 			Warnings:         validation.WarningsForClusterPermission,
 			PrepareForCreate: func(ctx context.Context, c *rbac.ClusterPermission) { g.prepare(ctx, c, nil) },
@@ -62,8 +59,7 @@ func Definition(o Options) definition.Resource {
 		Quota:  quota.Limits{Objects: 2_000, Bytes: 16 << 20},
 		Limits: quota.ObjectLimits{SpecBytes: 512 << 10},
 		Columns: definition.Columns[*rbac.ClusterPermission]{
-			definition.ConditionColumn("Applied", "Whether the ManifestWork is applied on the managed cluster.",
-				rbacv1alpha1.ConditionAppliedRBACManifestWork, func(c *rbac.ClusterPermission) []metav1.Condition { return c.Status.Conditions }),
+			{Name: "Applied", Description: "Whether the ManifestWork is applied on the managed cluster.", Condition: rbacv1alpha1.ConditionAppliedRBACManifestWork},
 			{Name: "Approval", Description: "Who approved the spec, or whose change is pending.", Value: approval},
 			{Name: "Subjects", Description: "Subjects of the bindings.", Value: subjects},
 			{Name: "Roles", Description: "Number of roles and cluster roles.", Wide: true, Value: func(c *rbac.ClusterPermission) any {

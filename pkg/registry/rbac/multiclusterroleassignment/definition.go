@@ -49,8 +49,6 @@ func Definition(o Options) definition.Resource {
 		ShortNames: []string{"mra"}, Categories: []string{"ocm"},
 		Versions: []schema.GroupVersion{rbacv1beta1.SchemeGroupVersion},
 		Strategy: &definition.Strategy[*rbac.MulticlusterRoleAssignment]{
-			Spec:   func(a *rbac.MulticlusterRoleAssignment) any { return &a.Spec },
-			Status: func(a *rbac.MulticlusterRoleAssignment) any { return &a.Status },
 			PrepareForCreate: func(ctx context.Context, a *rbac.MulticlusterRoleAssignment) {
 				recordAuthors(ctx, a, nil)
 				a.Status.Conditions = pendingConditions()
@@ -76,8 +74,7 @@ func Definition(o Options) definition.Resource {
 			}},
 			{Name: "Roles", Description: "The ClusterRoles.", Value: roles},
 			{Name: "Clusters", Description: "The number of clusters that have applied all grants, and of all selected clusters.", Value: clusters},
-			definition.ConditionColumn("Ready", "Whether all role assignments are active on all selected clusters.",
-				rbacv1beta1.ConditionReady, func(a *rbac.MulticlusterRoleAssignment) []metav1.Condition { return a.Status.Conditions }),
+			{Name: "Ready", Description: "Whether all role assignments are active on all selected clusters.", Condition: rbacv1beta1.ConditionReady},
 			{Name: "Authors", Description: "The users who wrote the role assignments.", Wide: true, Value: func(a *rbac.MulticlusterRoleAssignment) any {
 				var names []string
 				for _, author := range a.Status.Authors {

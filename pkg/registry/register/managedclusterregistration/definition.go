@@ -4,7 +4,6 @@
 package managedclusterregistration
 
 import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
 
@@ -41,9 +40,7 @@ func Definition(o Options) definition.Resource {
 		ServerOwned:   true,
 		Versions:      []schema.GroupVersion{registerv1alpha1.SchemeGroupVersion},
 		Strategy: &definition.Strategy[*registerv1alpha1.ManagedClusterRegistration]{
-			Spec:   func(r *registerv1alpha1.ManagedClusterRegistration) any { return &r.Spec },
-			Status: func(r *registerv1alpha1.ManagedClusterRegistration) any { return &r.Status },
-			Rules:  validation.ManagedClusterRegistration,
+			Rules: validation.ManagedClusterRegistration,
 			// A request to join may have created it.
 			Replaceable: registration.Replaceable,
 		},
@@ -51,8 +48,8 @@ func Definition(o Options) definition.Resource {
 			{Name: "Driver", Description: "How the cluster authenticates to the hub.", Value: func(r *registerv1alpha1.ManagedClusterRegistration) any {
 				return string(r.Spec.Driver)
 			}},
-			definition.ConditionColumn("Access", "Whether the cluster has access to the hub.", registerv1alpha1.RegistrationAccessGranted, conditions),
-			definition.ConditionColumn("Identity", "Whether the identity that the driver needs exists.", registerv1alpha1.RegistrationIdentityReady, conditions),
+			{Name: "Access", Description: "Whether the cluster has access to the hub.", Condition: registerv1alpha1.RegistrationAccessGranted},
+			{Name: "Identity", Description: "Whether the identity that the driver needs exists.", Condition: registerv1alpha1.RegistrationIdentityReady},
 			{Name: "ARN", Description: "ARN of the EKS cluster.", Wide: true, Value: func(r *registerv1alpha1.ManagedClusterRegistration) any {
 				if r.Spec.IRSA == nil {
 					return "<none>"
@@ -69,8 +66,4 @@ func Definition(o Options) definition.Resource {
 			"irsa":   func(*definition.REST) rest.Storage { return &irsaREST{o.Registrar} },
 		},
 	}
-}
-
-func conditions(r *registerv1alpha1.ManagedClusterRegistration) []metav1.Condition {
-	return r.Status.Conditions
 }

@@ -92,7 +92,7 @@ func (r *REST) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runt
 		return nil, err
 	}
 	namespace := request.NamespaceValue(ctx)
-	item, err := r.engine.Get(ctx, scope, uidOf(namespace, name))
+	item, err := search.Get(ctx, r.engine, scope, uidOf(namespace, name))
 	if err != nil {
 		return nil, serving.Error(ctx, err)
 	}
@@ -192,7 +192,7 @@ func (r *REST) listNamed(ctx context.Context, scope visibility.Scope, selected *
 			uids = append(uids, uidOf(states[i].Name, selected.name))
 		}
 	}
-	items, err := search.GetMany(ctx, r.engine, scope, uids)
+	items, err := r.engine.GetMany(ctx, scope, uids)
 	if err != nil {
 		return nil, serving.Error(ctx, err)
 	}

@@ -134,14 +134,9 @@ type batched struct {
 	reads [][]string
 }
 
-func (b *batched) Get(ctx context.Context, scope visibility.Scope, uid string) (*search.Item, error) {
-	b.reads = append(b.reads, []string{uid})
-	return b.Engine.Get(ctx, scope, uid)
-}
-
 func (b *batched) GetMany(ctx context.Context, scope visibility.Scope, uids []string) ([]search.Item, error) {
 	b.reads = append(b.reads, uids)
-	return search.GetMany(ctx, b.Engine, scope, uids)
+	return b.Engine.GetMany(ctx, scope, uids)
 }
 
 // TestListByNameReadsOnce checks that a list by name in all namespaces is one read of the engine.

@@ -42,8 +42,6 @@ func Definition(o Options) definition.Resource {
 		ShortNames: []string{"mw"}, Categories: []string{"ocm"},
 		Versions: []schema.GroupVersion{workv1.SchemeGroupVersion},
 		Strategy: &definition.Strategy[*work.ManifestWork]{
-			Spec:         func(w *work.ManifestWork) any { return &w.Spec },
-			Status:       func(w *work.ManifestWork) any { return &w.Status },
 			ServerStatus: "executorChoice",
 			// The caller of an import vouches for the executor.
 			PrepareForImport: recordChoice,
@@ -70,8 +68,8 @@ func Definition(o Options) definition.Resource {
 		Limits: quota.ObjectLimits{SpecBytes: max(o.LimitBytes, 0) + 512<<10, StatusBytes: 1 << 20, StatusItems: 20_000},
 		Wrap:   executorGuard(o.Executors).Wrap,
 		Columns: definition.Columns[*work.ManifestWork]{
-			definition.ConditionColumn("Applied", "Whether every manifest is applied on the managed cluster.", workv1.WorkApplied, conditions),
-			definition.ConditionColumn("Available", "Whether every applied object exists on the managed cluster.", workv1.WorkAvailable, conditions),
+			{Name: "Applied", Description: "Whether every manifest is applied on the managed cluster.", Condition: workv1.WorkApplied},
+			{Name: "Available", Description: "Whether every applied object exists on the managed cluster.", Condition: workv1.WorkAvailable},
 			{Name: "Manifests", Description: "Number of manifests.", Value: func(w *work.ManifestWork) any {
 				return strconv.Itoa(len(w.Spec.Workload.Manifests))
 			}},
@@ -124,5 +122,3 @@ func executor(w *work.ManifestWork) workv1.ManifestWorkSubjectServiceAccount {
 	}
 	return *w.Spec.Executor.Subject.ServiceAccount
 }
-
-func conditions(w *work.ManifestWork) []metav1.Condition { return w.Status.Conditions }

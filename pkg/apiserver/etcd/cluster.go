@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"k8s.io/apimachinery/pkg/util/version"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/server/egressselector"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/klog/v2"
@@ -31,56 +30,44 @@ const (
 	memberConnect = 3 * time.Second
 )
 
-// Clusters are connections to the etcd clusters in which a server stores objects. The stores of resources hide their
+// Cluster is the connections to the etcd cluster in which a server stores objects. The stores of resources hide their
 // clients, and use no transactions.
-type Clusters struct {
-	// root begins the keys of the server.
-	root string
-	// clients contains a client of each cluster. The first cluster contains the record of stored versions.
-	clients []*clientv3.Client
+type Cluster struct {
+	// Prefix begins the keys of the server.
+	Prefix string
+	// Client is closed by Close.
+	Client *clientv3.Client
 	// members contains a client of each member, by its URL. It connects soon after the member has started.
 	members map[string]*clientv3.Client
 }
 
-// Connect returns connections to etcd clusters, each with the URLs of its members. It does not wait for them. If direct is
-// true, the clients of single members do not use the dialer of config. The caller must call Close.
-func Connect(config storagebackend.TransportConfig, prefix string, clusters [][]string, direct bool) (*Clusters, error) {
-	c := &Clusters{root: path.Join("/", prefix), members: map[string]*clientv3.Client{}}
+// Connect returns connections to an etcd cluster. It does not wait for the cluster. If direct is true, the clients of
+// single members do not use the dialer of config. The caller must call Close.
+func Connect(config storagebackend.TransportConfig, prefix string, direct bool) (*Cluster, error) {
+	client, err := newClient(config, config.ServerList)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{Prefix: path.Join("/", prefix), Client: client, members: map[string]*clientv3.Client{}}
 	soon := grpc.WithConnectParams(grpc.ConnectParams{
 		Backoff: backoff.Config{BaseDelay: memberBackoff, MaxDelay: memberBackoff, Multiplier: 1}, MinConnectTimeout: memberConnect,
 	})
-	memberConfig := config
 	if direct {
-		memberConfig.EgressLookup = nil
+		config.EgressLookup = nil
 	}
-	for _, servers := range clusters {
-		client, err := newClient(config, servers)
+	for _, member := range config.ServerList {
+		ofMember, err := newClient(config, []string{member}, soon)
 		if err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
-		c.clients = append(c.clients, client)
-		for _, member := range servers {
-			if c.members[member], err = newClient(memberConfig, []string{member}, soon); err != nil {
-				delete(c.members, member)
-				return nil, errors.Join(err, c.Close())
-			}
-		}
+		c.members[member] = ofMember
 	}
 	return c, nil
 }
 
-// Client returns the client of the first cluster, which Close closes.
-func (c *Clusters) Client() *clientv3.Client { return c.clients[0] }
-
-// Prefix returns the prefix of the keys of the server.
-func (c *Clusters) Prefix() string { return c.root }
-
 // Close closes the connections.
-func (c *Clusters) Close() error {
-	var errs []error
-	for _, client := range c.clients {
-		errs = append(errs, client.Close())
-	}
+func (c *Cluster) Close() error {
+	errs := []error{c.Client.Close()}
 	for _, client := range c.members {
 		errs = append(errs, client.Close())
 	}
@@ -88,7 +75,7 @@ func (c *Clusters) Close() error {
 }
 
 // eachMember calls a function for all members in parallel, and returns the errors by the URLs of the members.
-func (c *Clusters) eachMember(call func(member string, client *clientv3.Client) error) map[string]error {
+func (c *Cluster) eachMember(call func(member string, client *clientv3.Client) error) map[string]error {
 	errs := map[string]error{}
 	var mu sync.Mutex
 	var calls sync.WaitGroup
@@ -149,10 +136,7 @@ func hostOf(member string) string {
 // silently miss changes. Releases before 3.5.3 can also lose acknowledged writes.
 const MinimumVersion = "3.5.13"
 
-const (
-	versionTimeout = 5 * time.Second
-	versionPeriod  = 10 * time.Second
-)
+const versionTimeout = 5 * time.Second
 
 var minimumVersion = version.MustParseSemantic(MinimumVersion)
 
@@ -166,28 +150,20 @@ func (e *VersionError) Error() string {
 		e.Endpoint, e.Version, MinimumVersion, MinimumVersion)
 }
 
-// CheckVersions reads the version of each member. It returns a VersionError if a member is too old, and false if one does not
-// respond within some seconds.
-func (c *Clusters) CheckVersions(ctx context.Context) (all bool, err error) {
+// CheckVersions returns a VersionError if a member that responds is too old.
+func (c *Cluster) CheckVersions(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
 	errs := c.eachMember(func(endpoint string, client *clientv3.Client) error { return checkVersion(ctx, client, endpoint) })
 	var tooOld []error
-	all = true
 	for endpoint, err := range errs {
-		if outdated := (*VersionError)(nil); errors.As(err, &outdated) {
+		if errors.As(err, new(*VersionError)) {
 			tooOld = append(tooOld, err)
 		} else if err != nil {
-			klog.FromContext(ctx).Info("Cannot read the version of an etcd member yet", "endpoint", endpoint, "reason", err)
-			all = false
+			klog.FromContext(ctx).Info("Cannot read the version of an etcd member", "endpoint", endpoint, "reason", err)
 		}
 	}
-	return all, errors.Join(tooOld...)
-}
-
-// AwaitVersions calls CheckVersions until all members have responded, a member is too old, or ctx ends.
-func (c *Clusters) AwaitVersions(ctx context.Context) error {
-	return wait.PollUntilContextCancel(ctx, versionPeriod, false, c.CheckVersions)
+	return errors.Join(tooOld...)
 }
 
 func checkVersion(ctx context.Context, client *clientv3.Client, endpoint string) error {

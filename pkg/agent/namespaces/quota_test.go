@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/component-base/metrics/legacyregistry"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/refusal"
@@ -108,10 +109,8 @@ func TestFullHub(t *testing.T) {
 			if err != nil || len(names) != want {
 				return fmt.Errorf("reported = %d, %w, want %d", len(names), err, want)
 			}
-			c.parked.mu.Lock()
-			defer c.parked.mu.Unlock()
-			if c.parked.probe == "" || c.parked.names.Len() != count-want-1 {
-				return fmt.Errorf("parked = %d, probe = %q, want %d including the probe", c.parked.names.Len(), c.parked.probe, count-want)
+			if got := waiting(t); got != count-want {
+				return fmt.Errorf("waiting namespaces = %d, want %d", got, count-want)
 			}
 			return nil
 		}
@@ -141,6 +140,28 @@ func TestFullHub(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// waiting returns the number of waiting namespaces in the metric.
+func waiting(t *testing.T) int {
+	t.Helper()
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != "reconcile_objects" {
+			continue
+		}
+		for _, sample := range family.GetMetric() {
+			for _, label := range sample.GetLabel() {
+				if label.GetValue() == stateWaiting {
+					return int(sample.GetGauge().GetValue())
+				}
+			}
+		}
+	}
+	return 0
 }
 
 // start runs a controller until the returned function is called.

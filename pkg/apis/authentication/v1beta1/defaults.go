@@ -1,3 +1,0 @@
-package v1beta1
-
-func init() { localSchemeBuilder.Register(RegisterDefaults) }

@@ -1,3 +1,0 @@
-package v1beta2
-
-func init() { localSchemeBuilder.Register(RegisterDefaults) }

@@ -1,3 +1,0 @@
-package v1alpha1
-
-func init() { localSchemeBuilder.Register(RegisterDefaults) }

@@ -1,0 +1,86 @@
+package awsapply
+
+import (
+	"context"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
+	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
+
+	"open-cluster-management.io/hub-apiserver/pkg/irsa"
+)
+
+// entryType is the type of access entries for users and programs. The other types are for nodes.
+const entryType = "STANDARD"
+
+// keepEntry creates or repairs the access entry of a cluster. Tags of others stay. An entry refers to the unique ID of its
+// role, and is stale after the role was created again.
+func (a *Applier) keepEntry(ctx context.Context, desired irsa.Desired, fresh, stale bool) error {
+	var err error
+	for range maxRounds {
+		if !fresh {
+			have, err := a.observeEntry(ctx, desired)
+			switch {
+			case err != nil:
+				return err
+			case have == nil:
+			case !stale && aws.ToString(have.Type) == entryType:
+				return a.repairEntry(ctx, desired, have)
+			default: // the type of an entry is immutable
+				if err := a.removeEntry(ctx, desired); err != nil {
+					return err
+				}
+			}
+		}
+		_, err = invoke(ctx, serviceEKS, "CreateAccessEntry", desired.HubRoleARN(), a.eks.CreateAccessEntry, &eks.CreateAccessEntryInput{
+			ClusterName: &desired.Hub.ClusterName, PrincipalArn: aws.String(desired.HubRoleARN()), Type: aws.String(entryType),
+			Username: aws.String(desired.Username()), KubernetesGroups: desired.Groups(), Tags: desired.Tags(),
+		})
+		if !isExists(err) {
+			return err
+		}
+		fresh = false
+	}
+	return err
+}
+
+func (a *Applier) repairEntry(ctx context.Context, desired irsa.Desired, have *ekstypes.AccessEntry) error {
+	if !sameSubject(desired, have) {
+		if _, err := invoke(ctx, serviceEKS, "UpdateAccessEntry", desired.HubRoleARN(), a.eks.UpdateAccessEntry, &eks.UpdateAccessEntryInput{
+			ClusterName: &desired.Hub.ClusterName, PrincipalArn: aws.String(desired.HubRoleARN()),
+			Username: aws.String(desired.Username()), KubernetesGroups: desired.Groups(),
+		}); err != nil {
+			return err
+		}
+	}
+	missing := irsa.MissingTags(desired.Tags(), have.Tags)
+	if len(missing) == 0 {
+		return nil
+	}
+	_, err := invoke(ctx, serviceEKS, "TagResource", desired.HubRoleARN(), a.eks.TagResource, &eks.TagResourceInput{ResourceArn: have.AccessEntryArn, Tags: missing})
+	return err
+}
+
+// sameSubject reports whether an access entry has the desired user name and group.
+func sameSubject(desired irsa.Desired, have *ekstypes.AccessEntry) bool {
+	return aws.ToString(have.Username) == desired.Username() && slices.Equal(have.KubernetesGroups, desired.Groups())
+}
+
+func (a *Applier) removeEntry(ctx context.Context, desired irsa.Desired) error {
+	_, err := invoke(ctx, serviceEKS, "DeleteAccessEntry", desired.HubRoleARN(), a.eks.DeleteAccessEntry, &eks.DeleteAccessEntryInput{
+		ClusterName: &desired.Hub.ClusterName, PrincipalArn: aws.String(desired.HubRoleARN()),
+	})
+	return ignoreNotFound(err)
+}
+
+// observeEntry returns nil if there is no access entry.
+func (a *Applier) observeEntry(ctx context.Context, desired irsa.Desired) (*ekstypes.AccessEntry, error) {
+	out, err := invoke(ctx, serviceEKS, "DescribeAccessEntry", desired.HubRoleARN(), a.eks.DescribeAccessEntry, &eks.DescribeAccessEntryInput{
+		ClusterName: &desired.Hub.ClusterName, PrincipalArn: aws.String(desired.HubRoleARN()),
+	})
+	if err != nil {
+		return nil, ignoreNotFound(err)
+	}
+	return out.AccessEntry, nil
+}
