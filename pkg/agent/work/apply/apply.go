@@ -166,7 +166,6 @@ func (a *Applier) converge(ctx context.Context, t *Task, desired func(*unstructu
 		if err != nil {
 			return live, err
 		}
-		t.settle(written)
 		return written, nil
 	}
 	return nil, errContended(last)
@@ -184,9 +183,12 @@ func errContended(last error) error {
 	return fmt.Errorf("the object changed during each of %d attempts to write it: %w", attempts, last)
 }
 
-// settle stores the content that the server returned for the manifest, so that the same content is
-// not written again.
-func (t *Task) settle(live *unstructured.Unstructured) { t.State.settled = settledKey(t, live) }
+// wrote stores the content that the server returned for the manifest, so that the same content is not
+// written again. It counts the write if it was a repair.
+func (a *Applier) wrote(t *Task, live *unstructured.Unstructured) {
+	t.State.settled = settledKey(t, live)
+	t.State.repaired(a.Now())
+}
 
 func (t *Task) settled(live *unstructured.Unstructured) bool {
 	return t.State.settled == settledKey(t, live)
@@ -257,7 +259,7 @@ func (a *Applier) create(ctx context.Context, t *Task, annotations map[string]st
 		return nil, err
 	}
 	t.RecordedUID, t.State.Borrowed = created.GetUID(), false
-	t.settle(created)
+	a.wrote(t, created)
 	return created, nil
 }
 
@@ -265,7 +267,11 @@ func (a *Applier) create(ctx context.Context, t *Task, annotations map[string]st
 // because its roleRef is immutable.
 func (a *Applier) write(ctx context.Context, t *Task, live, result *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if t.GVK.Group != rbacv1.GroupName || equality.Semantic.DeepEqual(live.Object["roleRef"], result.Object["roleRef"]) {
-		return a.resource(t).Update(ctx, result, metav1.UpdateOptions{FieldManager: a.Manager, FieldValidation: metav1.FieldValidationIgnore})
+		written, err := a.resource(t).Update(ctx, result, metav1.UpdateOptions{FieldManager: a.Manager, FieldValidation: metav1.FieldValidationIgnore})
+		if err == nil {
+			a.wrote(t, written)
+		}
+		return written, err
 	}
 	uid, version := live.GetUID(), live.GetResourceVersion()
 	err := a.resource(t).Delete(ctx, t.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})

@@ -76,7 +76,7 @@ func (a *Applier) serverSide(ctx context.Context, t *Task) (*unstructured.Unstru
 				return live, err
 			}
 		}
-		t.settle(applied)
+		a.wrote(t, applied)
 		t.State.fields = fieldsOf(applied.GetManagedFields(), manager)
 		return applied, nil
 	}
