@@ -85,3 +85,19 @@ func TestRefusalStaysWhileRepairsAreHeldBack(t *testing.T) {
 	}
 	t.Error("the manifest is not applied a minute after the cluster accepts it again")
 }
+
+// TestCompleteObjectThatCannotBeRead checks that the conditions of a complete object stay while the cluster does not respond.
+func TestCompleteObjectThatCannotBeRead(t *testing.T) {
+	unavailable, unreachable := apierrors.NewServiceUnavailable("starting"), errors.New("connection refused")
+	for _, test := range []struct{ unreachable, want error }{{nil, unavailable}, {unreachable, unreachable}} {
+		client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme(), configMap("manifest"))
+		client.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, unavailable })
+		p, it := itemPass(client, &workState{items: map[decide.ObjectID]*itemState{}}, time.Now())
+		p.frozen, p.unreachable = true, test.unreachable
+		p.applyItem(t.Context(), it)
+		got := p.results[0]
+		if !got.Frozen || !got.Keep || got.Presence != status.Unknown || !errors.Is(got.Err, test.want) || !errors.Is(p.failed, test.want) {
+			t.Errorf("result of an object that cannot be read: %v = %+v (%v), want frozen, kept and retried", test.want, got, p.failed)
+		}
+	}
+}
