@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
@@ -40,12 +41,7 @@ func ensureCRD(ctx context.Context, client dynamic.Interface) error {
 	}
 	sum := sha256.Sum256(managedartifacts.AppliedManifestWorkCRD)
 	hash := hex.EncodeToString(sum[:])
-	annotations := wanted.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[crdHashAnnotation] = hash
-	wanted.SetAnnotations(annotations)
+	wanted.SetAnnotations(labels.Merge(wanted.GetAnnotations(), map[string]string{crdHashAnnotation: hash}))
 
 	crds := client.Resource(crdResource)
 	var last error

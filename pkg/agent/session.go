@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync/atomic"
@@ -50,7 +51,7 @@ func (c *completedConfig) newSession(hub *rest.Config, hash string, latest func(
 		return nil, fmt.Errorf("hub client: %w", err)
 	}
 	s.restored = restored.New(restored.Config{ClusterName: c.ClusterName, Clusters: client.ClusterV1().ManagedClusters(), Latest: latest})
-	id := c.agentID(hash)
+	id := cmp.Or(c.AgentID, hash)
 	if c.Works {
 		s.works, err = work.New(work.Config{
 			ClusterName: c.ClusterName, HubHash: hash, AgentID: id,
@@ -88,14 +89,6 @@ func (c *completedConfig) newSession(hub *rest.Config, hash string, latest func(
 		}
 	}
 	return s, nil
-}
-
-// agentID returns the identity of the agent, which defaults to the hash of the hub.
-func (c *completedConfig) agentID(hash string) string {
-	if c.AgentID == "" {
-		return hash
-	}
-	return c.AgentID
 }
 
 func (s *session) ready() error {

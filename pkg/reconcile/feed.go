@@ -94,6 +94,15 @@ func Own(obj any) []cache.ObjectName {
 	return []cache.ObjectName{cache.MetaObjectToName(object)}
 }
 
+// ByName returns the name of an object without its namespace as the key.
+func ByName(obj any) []cache.ObjectName {
+	keys := Own(obj)
+	for i := range keys {
+		keys[i].Namespace = ""
+	}
+	return keys
+}
+
 // handler returns the event handler that adds objects to the queue.
 func (f Feed) handler(q *queue) cache.ResourceEventHandler {
 	enqueue := func(obj any) {

@@ -480,8 +480,7 @@ func (m *membership) seeSecret(ctx context.Context, seen sight[*corev1.Secret]) 
 
 // suspect triggers a read of the own ManagedCluster after an error that indicates a loss of access.
 func (m *membership) suspect(err error) {
-	if !apierrors.IsUnauthorized(err) && !apierrors.IsForbidden(err) {
-		return
+	if apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) {
+		m.lookAgain()
 	}
-	m.lookAgain()
 }

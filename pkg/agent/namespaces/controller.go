@@ -90,8 +90,9 @@ func New(config Config) (*Controller, error) {
 	c.reports = rbaclisters.NewClusterNamespaceLister(c.reportInformer.GetIndexer()).ClusterNamespaces(config.ClusterName)
 	c.namespaces = metadatalister.New(c.namespaceInformer.GetIndexer(), resource)
 	c.loop = reconcile.Loop{
-		Name:      "clusternamespace",
-		Feeds:     []reconcile.Feed{{Informer: c.reportInformer, Keys: namespaceKeys}, {Informer: c.namespaceInformer, Keys: namespaceKeys}},
+		Name: "clusternamespace",
+		// A ClusterNamespace has the name of its namespace.
+		Feeds:     []reconcile.Feed{{Informer: c.reportInformer, Keys: reconcile.ByName}, {Informer: c.namespaceInformer, Keys: reconcile.ByName}},
 		Reconcile: c.pass, Retry: c.retry,
 		Workers: workers, TenantWorkers: workers,
 		Timeout: passTimeout, StuckTimeout: passTimeout, FirstRetry: firstRetry, LastRetry: lastRetry,
@@ -102,16 +103,6 @@ func New(config Config) (*Controller, error) {
 		c.namespaceInformer.SetTransform(dropUnreported),
 		c.reportInformer.SetWatchErrorHandlerWithContext(c.hubReports.NotWatched),
 	)
-}
-
-// namespaceKeys returns the key of the namespace of an object. A ClusterNamespace has the name of
-// its namespace.
-func namespaceKeys(obj any) []cache.ObjectName {
-	object, err := meta.Accessor(obj)
-	if err != nil {
-		return nil
-	}
-	return []cache.ObjectName{{Name: object.GetName()}}
 }
 
 // dropUnreported removes fields that are not reported and may be large, to save memory.

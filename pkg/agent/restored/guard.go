@@ -186,6 +186,13 @@ func (g *Guard) Keeps(ctx context.Context, seen bool) (bool, error) {
 	return !seen && cluster.PendingRestore() != "", nil
 }
 
+// Current returns an error if the hub was restored since the session began, or if this is not known. Like
+// Keeps, call it after the answer of the hub that it is about.
+func (g *Guard) Current(ctx context.Context) error {
+	_, err := g.Keeps(ctx, true)
+	return err
+}
+
 // Retain records that objects stay. The text describes them.
 func (g *Guard) Retain(ref Ref, text string) {
 	g.mu.Lock()

@@ -86,10 +86,8 @@ type Controller struct {
 	loop reconcile.Loop
 	// states contains the accountState of every account.
 	states sync.Map
-
-	mu sync.Mutex
 	// accountsErr is the last error of the watch of ServiceAccounts.
-	accountsErr error
+	accountsErr atomic.Pointer[error]
 }
 
 // New returns a controller. It makes no request.
@@ -104,9 +102,10 @@ func New(config Config) (*Controller, error) {
 	c.loop = reconcile.Loop{
 		Name: "managedserviceaccount",
 		Feeds: []reconcile.Feed{
-			{Informer: c.ownerInformer, Keys: nameKeys},
+			// A ServiceAccount has the name of its account.
+			{Informer: c.ownerInformer, Keys: reconcile.ByName},
 			// If the managed cluster forbids the watch, pass reports that on each account.
-			{Informer: c.accountInformer, Keys: nameKeys, MaybeAbsent: true},
+			{Informer: c.accountInformer, Keys: reconcile.ByName, MaybeAbsent: true},
 		},
 		Reconcile: c.pass, Urgent: c.urgent, Retry: c.retry,
 		Workers: config.Workers, TenantWorkers: config.Workers, UrgentWorkers: revocationWorkers,
@@ -119,15 +118,6 @@ func New(config Config) (*Controller, error) {
 		c.ownerInformer.SetWatchErrorHandlerWithContext(c.hubAccounts.NotWatched),
 		c.accountInformer.SetWatchErrorHandlerWithContext(c.accountsNotWatched),
 	)
-}
-
-// nameKeys returns the account of an object. A ServiceAccount has the name of its account.
-func nameKeys(obj any) []cache.ObjectName {
-	object, ok := obj.(metav1.Object)
-	if !ok {
-		return nil
-	}
-	return []cache.ObjectName{{Name: object.GetName()}}
 }
 
 // urgent reports whether an account is deleted. Its token must then be revoked.
@@ -147,18 +137,14 @@ func (c *Controller) enqueueAll() {
 }
 
 func (c *Controller) accountsNotWatched(ctx context.Context, reflector *cache.Reflector, err error) {
-	c.mu.Lock()
-	c.accountsErr = err
-	c.mu.Unlock()
+	c.accountsErr.Store(&err)
 	cache.DefaultWatchErrorHandler(ctx, reflector, err)
 }
 
 // watchError returns an error with the reason why the ServiceAccounts are not known.
 func (c *Controller) watchError() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.accountsErr != nil {
-		return c.accountsErr
+	if err := c.accountsErr.Load(); err != nil {
+		return *err
 	}
 	return errors.New("no response yet")
 }

@@ -16,7 +16,6 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/restored"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/decide"
-	"open-cluster-management.io/hub-apiserver/pkg/agent/work/removal"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
@@ -41,10 +40,7 @@ func (c *Controller) finalize(ctx context.Context, key cache.ObjectName, work *w
 	}
 	// A record with the name of another cluster shows that no objects were applied under this name.
 	if record != nil && c.ours(record) {
-		_, named := ExecutorOf(work)
-		result, remaining, err := c.clear(ctx, key, st, record, removal.Options{OwnedOnly: named, Orphan: func(id decide.ObjectID) bool {
-			return decide.Orphans(work.Spec.DeleteOption, id)
-		}})
+		remaining, again, err := c.removeRecord(ctx, key, st, record, work)
 		if err != nil || len(remaining) > 0 {
 			var message string
 			switch {
@@ -55,7 +51,7 @@ func (c *Controller) finalize(ctx context.Context, key cache.ObjectName, work *w
 			default:
 				message = fmt.Sprintf("%d objects of the ManifestWork still exist, such as %s", len(remaining), decide.EntryID(remaining[0]))
 			}
-			return result, errors.Join(err, c.reportDeleting(ctx, work, message))
+			return outcome{state: stateDeleting, again: again}, errors.Join(err, c.reportDeleting(ctx, work, message))
 		}
 	}
 	c.watches.track(key, nil)
@@ -71,7 +67,7 @@ func (c *Controller) evict(ctx context.Context, key cache.ObjectName, st *workSt
 	st.admitted = admission{}
 	record := c.cachedRecord(name)
 	if record == nil || !c.wrote(record) {
-		return c.drop(key)
+		return c.forget(key)
 	}
 	gone, err := c.workGone(ctx, name)
 	if err != nil {
@@ -84,7 +80,7 @@ func (c *Controller) evict(ctx context.Context, key cache.ObjectName, st *workSt
 		return outcome{}, err
 	}
 	if record == nil {
-		return c.drop(key)
+		return c.forget(key)
 	}
 	if retained, err := c.retainRecord(ctx, st, record); retained || err != nil {
 		return outcome{state: stateRetained, again: restored.Pause}, err
@@ -112,7 +108,7 @@ func (c *Controller) evictFormer(ctx context.Context, key cache.ObjectName, st *
 		return outcome{}, err
 	}
 	if err != nil || !c.former(record) {
-		return c.drop(key)
+		return c.forget(key)
 	}
 	return c.evictRecord(ctx, key, st, record)
 }
@@ -122,17 +118,17 @@ func (c *Controller) evictRecord(ctx context.Context, key cache.ObjectName, st *
 	if left, err := c.grace(ctx, st, record); err != nil || left > 0 {
 		return outcome{state: stateDeleting, again: min(left, resyncPeriod)}, err
 	}
-	if result, done, err := c.clearRecorded(ctx, key, st, record); !done {
-		return result, err
+	if remaining, again, err := c.removeRecord(ctx, key, st, record, nil); err != nil || len(remaining) > 0 {
+		return outcome{state: stateDeleting, again: again}, err
 	}
 	klog.FromContext(ctx).Info("Removed the objects of a ManifestWork that does not exist", "record", record.Name, "hubHash", record.Spec.HubHash)
-	return c.drop(key)
+	return c.forget(key)
 }
 
-func (c *Controller) drop(key cache.ObjectName) (outcome, error) {
+func (c *Controller) forget(key cache.ObjectName) (outcome, error) {
 	c.Restored.Release(retainedRef(key.Name))
 	c.watches.track(key, nil)
-	c.states.drop(key)
+	c.states.forget(key)
 	return outcome{state: stateGone}, nil
 }
 
@@ -158,45 +154,44 @@ func (c *Controller) grace(ctx context.Context, st *workState, record *workv1.Ap
 // creates both again.
 func (c *Controller) rebuildRecord(ctx context.Context, key cache.ObjectName, st *workState, record *workv1.AppliedManifestWork) (outcome, error) {
 	st.items = map[decide.ObjectID]*itemState{}
-	result, done, err := c.clearRecorded(ctx, key, st, record)
-	if done {
-		return outcome{state: stateApplied, again: staleDelay}, nil
+	if remaining, again, err := c.removeRecord(ctx, key, st, record, nil); err != nil || len(remaining) > 0 {
+		return outcome{state: stateDeleting, again: again}, err
 	}
-	return result, err
+	return outcome{state: stateApplied, again: staleDelay}, nil
 }
 
-// clearRecorded is like clear, for a record whose ManifestWork is unknown. It reports whether all objects
-// are deleted.
-func (c *Controller) clearRecorded(ctx context.Context, key cache.ObjectName, st *workState, record *workv1.AppliedManifestWork) (outcome, bool, error) {
-	orphan, err := recordedOrphans(record)
-	if err != nil {
-		return outcome{state: stateDeleting}, false, err
-	}
-	result, remaining, err := c.clear(ctx, key, st, record, removal.Options{OwnedOnly: true, Orphan: orphan})
-	return result, err == nil && len(remaining) == 0, err
-}
-
-// clear removes all objects of a record and then the record, unless objects remain. Until then, it watches
-// them.
-func (c *Controller) clear(ctx context.Context, key cache.ObjectName, st *workState, record *workv1.AppliedManifestWork, options removal.Options) (outcome, []workv1.AppliedManifestResourceMeta, error) {
+// removeRecord removes the objects of a record, and then the record unless objects remain. Until then, it
+// watches them. work is the ManifestWork, or nil if it is not known. again is the delay until an incomplete
+// removal continues.
+func (c *Controller) removeRecord(ctx context.Context, key cache.ObjectName, st *workState, record *workv1.AppliedManifestWork, work *workv1.ManifestWork) (remaining []workv1.AppliedManifestResourceMeta, again time.Duration, err error) {
 	// The watches start first, so that they receive the deletion of each object.
 	refs := sets.New[objectRef]()
 	for _, entry := range record.Status.AppliedResources {
 		refs.Insert(entryRef(entry))
 	}
 	c.watches.track(key, refs)
-	options.Until = c.now().Add(c.Slice)
-	remaining, err := c.remover.RemoveAll(ctx, record, record.Status.AppliedResources, options)
+	until := c.now().Add(c.Slice)
+	remaining, err = c.removeObjects(ctx, st, record, work, until)
+	return remaining, c.resume(until), err
+}
+
+// removeObjects is like removeRecord, without watches.
+func (c *Controller) removeObjects(ctx context.Context, st *workState, record *workv1.AppliedManifestWork, work *workv1.ManifestWork, until time.Time) ([]workv1.AppliedManifestResourceMeta, error) {
+	options, err := removalOptions(record, work)
+	if err != nil {
+		return nil, err
+	}
+	options.Until = until
+	remaining, err := c.remover.Remove(ctx, record, record.Status.AppliedResources, options)
 	if c.unsettled(st) {
 		// Without its entry, nothing would remove the object that such a write creates.
 		remaining = record.Status.AppliedResources
 	}
-	result := outcome{state: stateDeleting, again: c.resume(options.Until)}
 	if err == nil && len(remaining) == 0 {
-		return result, nil, c.dropRecord(ctx, record)
+		return nil, c.deleteRecord(ctx, record)
 	}
 	_, writeErr := c.setApplied(ctx, record, remaining)
-	return result, remaining, errors.Join(err, writeErr)
+	return remaining, errors.Join(err, writeErr)
 }
 
 // resume returns the delay until an incomplete removal continues, whose slice ends at the given time.
@@ -223,8 +218,16 @@ func (c *Controller) RemoveAll(ctx context.Context) error {
 	workqueue.ParallelizeUntil(ctx, c.Workers, len(records.Items), func(i int) {
 		removeCtx, cancel := context.WithTimeout(ctx, passTimeout)
 		defer cancel()
-		if record := &records.Items[i]; c.wrote(record) {
-			errs[i] = c.removeRecord(removeCtx, record)
+		record := &records.Items[i]
+		if !c.wrote(record) {
+			return
+		}
+		remaining, err := c.removeObjects(removeCtx, &workState{}, record, nil, time.Time{})
+		if err == nil && len(remaining) > 0 {
+			err = fmt.Errorf("%d objects still exist, such as %s", len(remaining), decide.EntryID(remaining[0]))
+		}
+		if err != nil {
+			errs[i] = fmt.Errorf("ManifestWork %s: %w", record.Spec.ManifestWorkName, err)
 		}
 	})
 	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
@@ -232,24 +235,6 @@ func (c *Controller) RemoveAll(ctx context.Context) error {
 		return fmt.Errorf("%d ManifestWorks are not removed, such as %w", len(errs), errs[0])
 	}
 	return errors.Join(append(errs, ctx.Err())...)
-}
-
-func (c *Controller) removeRecord(ctx context.Context, record *workv1.AppliedManifestWork) error {
-	orphan, err := recordedOrphans(record)
-	if err != nil {
-		return err
-	}
-	remaining, err := c.remover.RemoveAll(ctx, record, record.Status.AppliedResources, removal.Options{OwnedOnly: true, Orphan: orphan})
-	if err == nil && len(remaining) == 0 {
-		return c.dropRecord(ctx, record)
-	}
-	if _, writeErr := c.setApplied(ctx, record, remaining); writeErr != nil {
-		klog.FromContext(ctx).V(2).Info("Failed to update the AppliedManifestWork", "record", record.Name, "err", writeErr)
-	}
-	if err == nil {
-		err = fmt.Errorf("%d objects still exist, such as %s", len(remaining), decide.EntryID(remaining[0]))
-	}
-	return fmt.Errorf("ManifestWork %s: %w", record.Spec.ManifestWorkName, err)
 }
 
 // RemoveFinalizers removes the agent's finalizer from the ManifestWorks on the hub, so that the hub

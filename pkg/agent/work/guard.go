@@ -16,9 +16,9 @@ import (
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
-// guard returns the guard of a ManifestWork, or nil if it does not deliver a ClusterPermission.
+// guard returns the guard of a ManifestWork, or nil if it does not deliver a ClusterPermission and never did.
 func (c *Controller) guard(work *workv1.ManifestWork, record *workv1.AppliedManifestWork) *decide.Guard {
-	if !decide.Guarded(work, record) {
+	if !decide.IsGuarded(record) && !decide.Delivers(work) {
 		return nil
 	}
 	return &decide.Guard{Owner: decide.OwnerRef(record), Record: c.recordOf}
@@ -45,8 +45,8 @@ func (p *pass) held(id decide.ObjectID, live *unstructured.Unstructured) bool {
 		if record.Spec.AgentID != p.AgentID || decide.HasOwner(live, decide.OwnerRef(record)) {
 			return true
 		}
-		orphan, err := recordedOrphans(record)
-		return err != nil || orphan(id)
+		options, err := removalOptions(record, nil)
+		return err != nil || options.Orphan(id)
 	})
 }
 
@@ -67,21 +67,19 @@ func (p *pass) missingRole(binding *decide.Item) *decide.RoleNotAppliedError {
 // unbind prevents a binding to a role that its ManifestWork has not applied. An existing binding
 // stays while it is unknown whether the role is applied (see due). It is removed if another writer
 // created the role.
-func (p *pass) unbind(ctx context.Context, it *decide.Item, state *itemState, missing *decide.RoleNotAppliedError) {
-	ctx, cancel := context.WithTimeout(ctx, itemTimeout)
-	defer cancel()
+func (p *pass) unbind(ctx context.Context, it *decide.Item, state *itemState, missing *decide.RoleNotAppliedError) attempt {
 	t := &apply.Task{Item: it, RecordedUID: p.recordedUID(it, state)}
 	var err error = missing
-	if missing.Foreign {
-		entry := p.entry(it)
+	if recorded := decide.EntryOf(p.record, it.ID()); missing.Foreign && recorded != nil {
+		entry := *recorded
 		entry.UID = string(t.RecordedUID)
-		if failed := p.remover.Remove(ctx, p.record, entry, removal.Options{}); failed != nil {
+		if _, failed := p.remover.Remove(ctx, p.record, []workv1.AppliedManifestResourceMeta{entry}, removal.Options{}); failed != nil {
 			p.checkReachable(failed)
 			err = fmt.Errorf("%w; the existing binding cannot be removed: %w", missing, failed)
 		}
 	}
 	live, readErr := p.applier.Read(ctx, t)
-	*state = itemState{hash: it.Hash}
+	*state = itemState{hash: it.Hash, round: state.round}
 	state.Borrowed = live != nil && !p.applier.Guard.Created(it.ID(), t.RecordedUID, live)
-	p.setResult(ctx, it, state, live, err, readErr == nil)
+	return attempt{live: live, known: readErr == nil, err: err}
 }

@@ -1,6 +1,7 @@
 package work
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -61,15 +62,16 @@ func (c *Controller) ensureFinalizer(ctx context.Context, work *workv1.ManifestW
 }
 
 func (c *Controller) dropFinalizer(ctx context.Context, work *workv1.ManifestWork) error {
-	kept := slices.DeleteFunc(slices.Clone(work.Finalizers), func(f string) bool { return f == workv1.ManifestWorkFinalizer })
-	if len(kept) == len(work.Finalizers) {
+	if !slices.Contains(work.Finalizers, workv1.ManifestWorkFinalizer) {
 		return nil
 	}
-	if kept == nil {
-		kept = []string{}
-	}
-	_, err := c.setFinalizers(ctx, work, kept)
+	_, err := c.setFinalizers(ctx, work, without(work.Finalizers, workv1.ManifestWorkFinalizer))
 	return removal.IgnoreNotFound(err)
+}
+
+// without returns a list, which is not nil, of the other finalizers.
+func without(finalizers []string, finalizer string) []string {
+	return slices.DeleteFunc(append([]string{}, finalizers...), func(other string) bool { return other == finalizer })
 }
 
 // setStatus writes the status of a ManifestWork if it differs. It ignores the version of the
@@ -104,23 +106,13 @@ func (c *Controller) workGone(ctx context.Context, name string) (bool, error) {
 	return false, err
 }
 
-// failedAll returns the results of items if no item was applied.
-func failedAll(items []*decide.Item, err error) []status.Result {
-	results := make([]status.Result, len(items))
-	for i := range results {
-		results[i].Err = err
-	}
-	return results
-}
-
 // skippedAll returns the results of items if a pass ended before the apply step. Items that were
 // applied before are still reported as applied.
 func skippedAll(st *workState, items []*decide.Item, err error) []status.Result {
-	results := failedAll(items, err)
+	results := make([]status.Result, len(items))
 	for i, it := range items {
-		if it.Err != nil {
-			results[i].Err = it.Err
-		} else if state := st.items[it.ID()]; state != nil && state.hash == it.Hash && state.Applied {
+		results[i].Err = cmp.Or(it.Err, err)
+		if state := st.items[it.ID()]; it.Err == nil && state != nil && state.hash == it.Hash && state.Applied {
 			results[i] = state.result
 		}
 	}

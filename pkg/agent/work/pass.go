@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,10 +36,8 @@ type pass struct {
 	items   []*decide.Item
 	started time.Time
 	// budget bounds the expressions that the ManifestWork evaluates in this pass.
-	budget *bounded.Budget
-	record *workv1.AppliedManifestWork
-	// entries are the entries of record. It is nil until an entry is read.
-	entries map[decide.ObjectID]workv1.AppliedManifestResourceMeta
+	budget  *bounded.Budget
+	record  *workv1.AppliedManifestWork
 	applier *apply.Applier
 	// frozen is true if the ManifestWork is complete and so is not applied.
 	frozen bool
@@ -56,8 +55,8 @@ type pass struct {
 	results []status.Result
 	// failed joins the errors that are retried.
 	failed error
-	// kept is true if a guarded ManifestWork skipped objects that it must not change.
-	kept bool
+	// skipped is true if a guarded ManifestWork has objects that it must not change.
+	skipped bool
 	// unreachable is the error if the managed cluster does not respond.
 	unreachable error
 	// clean is true if all manifests are applied.
@@ -88,7 +87,7 @@ func (c *Controller) apply(ctx context.Context, key cache.ObjectName, work *work
 	items := decide.Plan(ctx, c.mapper, work)
 	if len(work.Name) > maxWorkName {
 		err := fmt.Errorf("not applied: the name of the ManifestWork is longer than %d characters", maxWorkName)
-		return outcome{state: stateFailed}, c.report(ctx, work, items, failedAll(items, err), false)
+		return outcome{state: stateFailed}, c.report(ctx, work, items, skippedAll(st, items, err), false)
 	}
 	p := &pass{
 		Controller: c, key: key, st: st, work: work, items: items, roles: decide.RolesOf(items), started: c.now(),
@@ -176,12 +175,12 @@ func (p *pass) finish(ctx context.Context, ordered []*decide.Item) (outcome, err
 	errs := []error{p.failed}
 	current, left := decide.Outcomes(p.record.Status.AppliedResources, ordered, p.uids)
 	until := p.started.Add(p.Slice)
-	kept, left, err := p.retain(ctx, decide.Without(left, current))
+	retained, left, err := p.retain(ctx, decide.Without(left, current))
 	if err != nil {
 		errs = append(errs, err)
 	}
 	remaining, err := p.removeLeft(ctx, p.record, left, until)
-	current = append(current, kept...)
+	current = append(current, retained...)
 	if err != nil {
 		errs = append(errs, err)
 	} else if len(remaining) > 0 {
@@ -208,7 +207,7 @@ func (p *pass) finish(ctx context.Context, ordered []*decide.Item) (outcome, err
 		err = reconcile.Reported(err) // the conditions of the manifests contain it
 	}
 	state := stateApplied
-	if err != nil || p.waiting || p.kept {
+	if err != nil || p.waiting || p.skipped {
 		state = stateFailed
 	}
 	return outcome{state: state, again: p.again, waiting: p.waiting}, err
@@ -259,23 +258,23 @@ func (p *pass) removeLeft(ctx context.Context, record *workv1.AppliedManifestWor
 			readOnly.Insert(it.ID())
 		}
 	}
-	var removable, kept []workv1.AppliedManifestResourceMeta
+	var removable, unclear []workv1.AppliedManifestResourceMeta
 	for _, entry := range left {
 		if decide.MayBeAbout(unresolved, entry) {
-			kept = append(kept, entry)
+			unclear = append(unclear, entry)
 		} else {
 			removable = append(removable, entry)
 		}
 	}
 	_, named := ExecutorOf(p.work)
-	remaining, err := p.remover.RemoveAll(ctx, record, removable, removal.Options{Until: until, OwnedOnly: named, Orphan: func(id decide.ObjectID) bool {
+	remaining, err := p.remover.Remove(ctx, record, removable, removal.Options{Until: until, OwnedOnly: named, Orphan: func(id decide.ObjectID) bool {
 		return readOnly.Has(id) || decide.Orphans(p.work.Spec.DeleteOption, id)
 	}})
 	if p.unsettled(p.st) {
 		// An interrupted write may still create an object.
 		remaining = removable
 	}
-	return append(kept, remaining...), err
+	return append(unclear, remaining...), err
 }
 
 func (p *pass) forgetLeft() {
@@ -283,9 +282,5 @@ func (p *pass) forgetLeft() {
 	for _, it := range p.items {
 		current.Insert(it.ID())
 	}
-	for id := range p.st.items {
-		if !current.Has(id) {
-			delete(p.st.items, id)
-		}
-	}
+	maps.DeleteFunc(p.st.items, func(id decide.ObjectID, _ *itemState) bool { return !current.Has(id) })
 }

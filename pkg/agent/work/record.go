@@ -56,16 +56,20 @@ func recordAnnotations(work *workv1.ManifestWork, annotations map[string]string)
 	return annotations, nil
 }
 
-// recordedOrphans returns a function that reports whether an object of a record stays when the
-// ManifestWork is deleted.
-func recordedOrphans(record *workv1.AppliedManifestWork) (func(decide.ObjectID) bool, error) {
-	var option *workv1.DeleteOption
-	if encoded, ok := record.Annotations[deleteOptionAnnotation]; ok {
+// removalOptions returns how the objects of a record are removed. work is the ManifestWork, or nil if it is
+// not known.
+func removalOptions(record *workv1.AppliedManifestWork, work *workv1.ManifestWork) (removal.Options, error) {
+	options, option := removal.Options{OwnedOnly: true}, (*workv1.DeleteOption)(nil)
+	if work != nil {
+		option = work.Spec.DeleteOption
+		_, options.OwnedOnly = ExecutorOf(work)
+	} else if encoded, ok := record.Annotations[deleteOptionAnnotation]; ok {
 		if err := json.Unmarshal([]byte(encoded), &option); err != nil {
-			return nil, fmt.Errorf("annotation %s of AppliedManifestWork %s: %w", deleteOptionAnnotation, record.Name, err)
+			return options, fmt.Errorf("annotation %s of AppliedManifestWork %s: %w", deleteOptionAnnotation, record.Name, err)
 		}
 	}
-	return func(id decide.ObjectID) bool { return decide.Orphans(option, id) }, nil
+	options.Orphan = func(id decide.ObjectID) bool { return decide.Orphans(option, id) }
+	return options, nil
 }
 
 // keepRecord updates the delete option in the record of a ManifestWork that is not applied, and
@@ -145,8 +149,9 @@ func (c *Controller) ensureRecord(ctx context.Context, work *workv1.ManifestWork
 	return c.updateRecord(ctx, record, work, items)
 }
 
-// beginGuard removes the UIDs from the record of a ManifestWork that was not guarded before, because it
-// may have adopted the objects. The owner references show which ones it created.
+// beginGuard removes the UIDs from the record of a ManifestWork that was not guarded before, such as a
+// record of an upstream OCM agent, because it may have adopted the objects. The owner references show which
+// ones it created.
 func (c *Controller) beginGuard(ctx context.Context, work *workv1.ManifestWork, st *workState, record *workv1.AppliedManifestWork) (*workv1.AppliedManifestWork, error) {
 	if decide.IsGuarded(record) || !decide.Delivers(work) {
 		return record, nil
@@ -160,43 +165,37 @@ func (c *Controller) beginGuard(ctx context.Context, work *workv1.ManifestWork, 
 }
 
 func (c *Controller) createRecord(ctx context.Context, work *workv1.ManifestWork, items []*decide.Item) (*workv1.AppliedManifestWork, error) {
-	annotations, err := recordAnnotations(work, map[string]string{appliedAnnotation: appliedVersion(work)})
+	record, err := c.filled(&workv1.AppliedManifestWork{
+		ObjectMeta: metav1.ObjectMeta{Name: c.recordName(work.Name), Annotations: map[string]string{appliedAnnotation: appliedVersion(work)}},
+		Spec:       workv1.AppliedManifestWorkSpec{HubHash: c.HubHash, ManifestWorkName: work.Name},
+	}, work, items)
 	if err != nil {
-		return nil, err
-	}
-	record := &workv1.AppliedManifestWork{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:        c.recordName(work.Name),
-			Labels:      c.recordLabels(work),
-			Annotations: annotations,
-			Finalizers:  []string{workv1.AppliedManifestWorkFinalizer},
-		},
-		Spec: workv1.AppliedManifestWorkSpec{HubHash: c.HubHash, AgentID: c.AgentID, ManifestWorkName: work.Name},
-	}
-	if err := decide.RecordManagers(record, items); err != nil {
 		return nil, err
 	}
 	return c.recordClient().Create(ctx, record, metav1.CreateOptions{})
 }
 
 // updateRecord writes all fields of a record except the status, if they differ.
-func (c *Controller) updateRecord(ctx context.Context, record *workv1.AppliedManifestWork, work *workv1.ManifestWork, items []*decide.Item) (_ *workv1.AppliedManifestWork, err error) {
-	updated := record.DeepCopy()
-	updated.Spec.AgentID = c.AgentID
-	updated.Labels = labels.Merge(updated.Labels, c.recordLabels(work))
-	if err := decide.RecordManagers(updated, items); err != nil {
-		return nil, err
-	}
-	if updated.Annotations, err = recordAnnotations(work, updated.Annotations); err != nil {
-		return nil, err
-	}
-	if !slices.Contains(updated.Finalizers, workv1.AppliedManifestWorkFinalizer) {
-		updated.Finalizers = append(updated.Finalizers, workv1.AppliedManifestWorkFinalizer)
-	}
-	if equality.Semantic.DeepEqual(record, updated) {
-		return record, nil
+func (c *Controller) updateRecord(ctx context.Context, record *workv1.AppliedManifestWork, work *workv1.ManifestWork, items []*decide.Item) (*workv1.AppliedManifestWork, error) {
+	updated, err := c.filled(record.DeepCopy(), work, items)
+	if err != nil || equality.Semantic.DeepEqual(record, updated) {
+		return record, err
 	}
 	return c.writeRecord(ctx, updated)
+}
+
+// filled returns a record with the fields that depend on the ManifestWork and on the agent.
+func (c *Controller) filled(record *workv1.AppliedManifestWork, work *workv1.ManifestWork, items []*decide.Item) (_ *workv1.AppliedManifestWork, err error) {
+	record.Spec.AgentID = c.AgentID
+	record.Labels = labels.Merge(record.Labels, c.recordLabels(work))
+	if !slices.Contains(record.Finalizers, workv1.AppliedManifestWorkFinalizer) {
+		record.Finalizers = append(record.Finalizers, workv1.AppliedManifestWorkFinalizer)
+	}
+	if err := decide.RecordManagers(record, items); err != nil {
+		return nil, err
+	}
+	record.Annotations, err = recordAnnotations(work, record.Annotations)
+	return record, err
 }
 
 // appliedAnnotation contains the version of the ManifestWork that was last applied completely. Objects
@@ -247,7 +246,7 @@ func (c *Controller) writeRecordStatus(ctx context.Context, record *workv1.Appli
 	return updated, nil
 }
 
-func (c *Controller) dropRecord(ctx context.Context, record *workv1.AppliedManifestWork) error {
+func (c *Controller) deleteRecord(ctx context.Context, record *workv1.AppliedManifestWork) error {
 	if record.DeletionTimestamp == nil {
 		err := c.recordClient().Delete(ctx, record.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &record.UID}})
 		if err == nil {
@@ -257,12 +256,11 @@ func (c *Controller) dropRecord(ctx context.Context, record *workv1.AppliedManif
 			return removal.IgnoreNotFound(err)
 		}
 	}
-	kept := slices.DeleteFunc(slices.Clone(record.Finalizers), func(f string) bool { return f == workv1.AppliedManifestWorkFinalizer })
-	if len(kept) == len(record.Finalizers) {
+	if !slices.Contains(record.Finalizers, workv1.AppliedManifestWorkFinalizer) {
 		return nil
 	}
 	updated := record.DeepCopy()
-	updated.Finalizers = kept
+	updated.Finalizers = without(record.Finalizers, workv1.AppliedManifestWorkFinalizer)
 	_, err := c.recordClient().Update(ctx, updated, metav1.UpdateOptions{})
 	return removal.IgnoreNotFound(err)
 }

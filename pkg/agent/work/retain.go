@@ -41,11 +41,6 @@ func (c *Controller) retainRecord(ctx context.Context, st *workState, record *wo
 // that lose their manifest afterwards are removed.
 func (p *pass) retain(ctx context.Context, left []workv1.AppliedManifestResourceMeta) (kept, removable []workv1.AppliedManifestResourceMeta, err error) {
 	st, ref := p.st, retainedRef(p.work.Name)
-	if len(left) == 0 {
-		st.compared, st.retained = true, nil
-		p.Restored.Release(ref)
-		return nil, nil, nil
-	}
 	for _, entry := range left {
 		if !st.compared || st.retained.Has(decide.EntryID(entry)) {
 			kept = append(kept, entry)
@@ -54,18 +49,16 @@ func (p *pass) retain(ctx context.Context, left []workv1.AppliedManifestResource
 		}
 	}
 	if len(removable) > 0 {
-		if _, err := p.Restored.Keeps(ctx, true); err != nil {
-			return left, nil, err
-		}
+		err = p.Restored.Current(ctx)
 	}
 	keeps := false
-	if len(kept) > 0 {
+	if len(kept) > 0 && err == nil {
 		if keeps, err = p.Restored.Keeps(ctx, false); err == nil && !keeps {
 			err = p.current(ctx)
 		}
-		if err != nil {
-			return left, nil, err
-		}
+	}
+	if err != nil {
+		return left, nil, err
 	}
 	st.compared, st.retained = true, nil
 	if !keeps {

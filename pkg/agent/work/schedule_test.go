@@ -114,7 +114,7 @@ func TestClassOfDeletedWorks(t *testing.T) {
 	if got, want := s.class(testKey, nil), (fair.Class{Priority: true, Tenant: "executor/team/deployer"}); got != want {
 		t.Errorf("class() of a ManifestWork that disappeared = %+v, want %+v", got, want)
 	}
-	s.drop(testKey)
+	s.forget(testKey)
 	if len(s.works) != 0 {
 		t.Errorf("states of a ManifestWork that does not exist = %d, want none", len(s.works))
 	}

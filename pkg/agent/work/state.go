@@ -4,7 +4,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/dynamic"
@@ -95,14 +94,6 @@ type itemState struct {
 	round int
 }
 
-// see records the live object to which the result belongs, or nil if it is not known.
-func (s *itemState) see(live *unstructured.Unstructured) {
-	s.seen, s.unseen = version{}, false
-	if live != nil {
-		s.seen = versionOf(live)
-	}
-}
-
 // unbound reports whether the object is a binding that was not applied because of its role.
 func (s *itemState) unbound() bool {
 	return decide.GuardReason(s.result.Err) == workv1.ReasonAppliedManifestRoleNotApplied
@@ -130,7 +121,7 @@ func (s *states) getLocked(key cache.ObjectName) *workState {
 	return s.works[key]
 }
 
-func (s *states) drop(key cache.ObjectName) {
+func (s *states) forget(key cache.ObjectName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.works, key)

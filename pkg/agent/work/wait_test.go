@@ -14,7 +14,6 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/apply"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/decide"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/status"
-	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
 // TestInterceptorsWait checks that a webhook configuration waits for a manifest that it could refuse, but
@@ -45,7 +44,7 @@ func TestInterceptorsWait(t *testing.T) {
 				"names":{"kind":"Widget","plural":"widgets"},"versions":[{"name":"`+test.version+`","served":true}]}}`), &crd.Object); err != nil {
 				t.Fatal(err)
 			}
-			p := &pass{entries: map[decide.ObjectID]workv1.AppliedManifestResourceMeta{}, items: []*decide.Item{
+			p := &pass{items: []*decide.Item{
 				{Ordinal: 0, GVR: schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}},
 				{Ordinal: 1, GVK: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}},
 				{Ordinal: 2, GVR: crdResource, Object: crd},

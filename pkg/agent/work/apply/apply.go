@@ -71,9 +71,6 @@ type Task struct {
 }
 
 func (a *Applier) resource(t *Task) dynamic.ResourceInterface {
-	if t.Namespace == "" {
-		return a.Client.Resource(t.GVR)
-	}
 	return a.Client.Resource(t.GVR).Namespace(t.Namespace)
 }
 
@@ -91,9 +88,9 @@ func (a *Applier) Read(ctx context.Context, t *Task) (*unstructured.Unstructured
 func (a *Applier) Apply(ctx context.Context, t *Task) (*unstructured.Unstructured, error) {
 	switch t.Config.Strategy.Type {
 	case workv1.UpdateStrategyTypeReadOnly:
-		live, err := a.resource(t).Get(ctx, t.Name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil, ErrAbsent
+		live, err := a.Read(ctx, t)
+		if live == nil && err == nil {
+			err = ErrAbsent
 		}
 		return live, err
 	case workv1.UpdateStrategyTypeCreateOnly:
@@ -122,7 +119,7 @@ func (a *Applier) converge(ctx context.Context, t *Task, desired func(*unstructu
 		}
 		if createFirst || apierrors.IsNotFound(err) {
 			createFirst = false
-			created, err := a.create(ctx, t, nil)
+			created, err := a.create(ctx, t, false)
 			if apierrors.IsAlreadyExists(err) {
 				last = err
 				continue
@@ -132,18 +129,22 @@ func (a *Applier) converge(ctx context.Context, t *Task, desired func(*unstructu
 		if err != nil {
 			return nil, err
 		}
-		if err := a.judge(t, live); err != nil {
-			return live, err
+		if a.Guard != nil {
+			if t.State.Borrowed, err = a.Guard.Judge(t.Item, t.RecordedUID, live); err != nil {
+				return live, err
+			}
 		}
 		if live.GetDeletionTimestamp() != nil {
 			return live, ErrTerminating
 		}
-		if t.Complete(live) || a.untouched(t, live) {
+		// An object that no ManifestWork created gets no owner reference either.
+		untouched := t.State.Borrowed && len(decide.RecordOwners(live)) == 0
+		if t.Complete(live) || untouched {
 			return live, nil
 		}
 		if a.Named && t.Config.Strategy.Type == workv1.UpdateStrategyTypeCreateOnly {
 			if a.Guard == nil {
-				t.State.Borrowed = !a.applied(t, live)
+				t.State.Borrowed = !decide.HasOwner(live, a.Owner) && !t.recorded(live)
 			}
 			return live, nil
 		}
@@ -166,7 +167,6 @@ func (a *Applier) converge(ctx context.Context, t *Task, desired func(*unstructu
 		if err != nil {
 			return live, err
 		}
-		t.settle(written)
 		return written, nil
 	}
 	return nil, errContended(last)
@@ -184,9 +184,12 @@ func errContended(last error) error {
 	return fmt.Errorf("the object changed during each of %d attempts to write it: %w", attempts, last)
 }
 
-// settle stores the content that the server returned for the manifest, so that the same content is
-// not written again.
-func (t *Task) settle(live *unstructured.Unstructured) { t.State.settled = settledKey(t, live) }
+// wrote stores the content that the server returned for the manifest, so that the same content is not
+// written again. It counts the write if it was a repair.
+func (a *Applier) wrote(t *Task, live *unstructured.Unstructured) {
+	t.State.settled = settledKey(t, live)
+	t.State.repaired(a.Now())
+}
 
 func (t *Task) settled(live *unstructured.Unstructured) bool {
 	return t.State.settled == settledKey(t, live)
@@ -196,25 +199,11 @@ func settledKey(t *Task, live *unstructured.Unstructured) string {
 	return t.Hash + "/" + decide.ContentHash(live)
 }
 
-// judge returns an error if a guarded ManifestWork must not change a live object.
-func (a *Applier) judge(t *Task, live *unstructured.Unstructured) (err error) {
-	if a.Guard != nil {
-		t.State.Borrowed, err = a.Guard.Judge(t.Item, t.RecordedUID, live)
-	}
-	return err
-}
-
-// untouched reports whether a live object gets no owner reference, because a guarded ManifestWork
-// did not create it, and no ManifestWork owns it.
-func (a *Applier) untouched(t *Task, live *unstructured.Unstructured) bool {
-	return t.State.Borrowed && len(decide.RecordOwners(live)) == 0
-}
-
 // claim sets or removes the owner reference in result, and marks an object that existed before
 // any ManifestWork applied it.
 func (a *Applier) claim(t *Task, live, result *unstructured.Unstructured) {
 	if a.foreign(t, live) {
-		annotate(result, adopted)
+		annotate(result, map[string]string{decide.AdoptedAnnotation: "true"})
 	}
 	if t.Orphan {
 		decide.RemoveOwner(result, a.Owner)
@@ -223,9 +212,6 @@ func (a *Applier) claim(t *Task, live, result *unstructured.Unstructured) {
 	}
 }
 
-// adopted are the annotations of an object that existed before any ManifestWork applied it.
-var adopted = map[string]string{decide.AdoptedAnnotation: "true"}
-
 func annotate(object *unstructured.Unstructured, annotations map[string]string) {
 	object.SetAnnotations(labels.Merge(object.GetAnnotations(), annotations))
 }
@@ -233,15 +219,15 @@ func annotate(object *unstructured.Unstructured, annotations map[string]string) 
 // foreign reports whether no ManifestWork owns a live object, and the current ManifestWork did not
 // apply it.
 func (a *Applier) foreign(t *Task, live *unstructured.Unstructured) bool {
-	return len(decide.RecordOwners(live)) == 0 && (t.RecordedUID == "" || t.RecordedUID != live.GetUID())
+	return len(decide.RecordOwners(live)) == 0 && !t.recorded(live)
 }
 
-func (a *Applier) applied(t *Task, live *unstructured.Unstructured) bool {
-	return decide.HasOwner(live, a.Owner) || t.RecordedUID != "" && t.RecordedUID == live.GetUID()
+func (t *Task) recorded(live *unstructured.Unstructured) bool {
+	return t.RecordedUID != "" && t.RecordedUID == live.GetUID()
 }
 
-// create creates the object with additional annotations. It fails if the object exists.
-func (a *Applier) create(ctx context.Context, t *Task, annotations map[string]string) (*unstructured.Unstructured, error) {
+// create creates the object. It fails if the object exists. adopted is true for an object that replaces an adopted one.
+func (a *Applier) create(ctx context.Context, t *Task, adopted bool) (*unstructured.Unstructured, error) {
 	if err := a.begin(ctx, t); err != nil {
 		return nil, err
 	}
@@ -249,15 +235,15 @@ func (a *Applier) create(ctx context.Context, t *Task, annotations map[string]st
 	if !t.Orphan {
 		decide.SetOwner(object, a.Owner)
 	}
-	if len(annotations) > 0 {
-		annotate(object, annotations)
+	if adopted {
+		annotate(object, map[string]string{decide.AdoptedAnnotation: "true"})
 	}
 	created, err := a.resource(t).Create(ctx, object, metav1.CreateOptions{FieldManager: a.Manager, FieldValidation: metav1.FieldValidationIgnore})
 	if err != nil {
 		return nil, err
 	}
 	t.RecordedUID, t.State.Borrowed = created.GetUID(), false
-	t.settle(created)
+	a.wrote(t, created)
 	return created, nil
 }
 
@@ -265,15 +251,17 @@ func (a *Applier) create(ctx context.Context, t *Task, annotations map[string]st
 // because its roleRef is immutable.
 func (a *Applier) write(ctx context.Context, t *Task, live, result *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if t.GVK.Group != rbacv1.GroupName || equality.Semantic.DeepEqual(live.Object["roleRef"], result.Object["roleRef"]) {
-		return a.resource(t).Update(ctx, result, metav1.UpdateOptions{FieldManager: a.Manager, FieldValidation: metav1.FieldValidationIgnore})
+		written, err := a.resource(t).Update(ctx, result, metav1.UpdateOptions{FieldManager: a.Manager, FieldValidation: metav1.FieldValidationIgnore})
+		if err == nil {
+			a.wrote(t, written)
+		}
+		return written, err
 	}
 	uid, version := live.GetUID(), live.GetResourceVersion()
 	err := a.resource(t).Delete(ctx, t.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, err
 	}
-	if _, marked := result.GetAnnotations()[decide.AdoptedAnnotation]; marked {
-		return a.create(ctx, t, adopted)
-	}
-	return a.create(ctx, t, nil)
+	_, adopted := result.GetAnnotations()[decide.AdoptedAnnotation]
+	return a.create(ctx, t, adopted)
 }

@@ -15,62 +15,54 @@ import (
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
-// own reports whether the ManifestWork wrote an entry of the managed fields of a live object, whatever its
-// update strategy was at that time. If no other ManifestWork applies the object, that includes the
-// fields that another ManifestWork or an upstream OCM agent has left. A guarded ManifestWork takes over nothing.
-func (a *Applier) own(t *Task, live *unstructured.Unstructured) ownEntry {
+// authors returns the authors of the managed fields of a live object. The ManifestWork writes with a manager and an
+// operation now; with others, it wrote when it had another update strategy. If no other ManifestWork applies the
+// object, the ManifestWork also is the author of fields that another ManifestWork or an upstream OCM agent has left. A
+// guarded ManifestWork takes over nothing.
+func (a *Applier) authors(t *Task, live *unstructured.Unstructured, manager string, operation metav1.ManagedFieldsOperationType) []decide.Author {
 	held := sync.OnceValue(func() bool { return a.Guard != nil || a.Held(t.ID(), live) })
-	return func(entry metav1.ManagedFieldsEntry) bool {
+	entries := live.GetManagedFields()
+	authors := make([]decide.Author, len(entries))
+	for i, entry := range entries {
+		own := entry.Manager == a.Manager || a.Managers.Wrote(t.ID(), entry.Manager) || strings.HasPrefix(entry.Manager, workv1.DefaultFieldManager) && !held()
 		switch {
-		case entry.Subresource != "":
-			return false
-		case entry.Manager == a.Manager || a.Managers.Wrote(t.ID(), entry.Manager):
-			return true
+		case !own || entry.Subresource != "":
+			authors[i] = decide.Other
+		case entry.Manager == manager && entry.Operation == operation:
+			authors[i] = decide.Current
+		default:
+			authors[i] = decide.Former
 		}
-		return strings.HasPrefix(entry.Manager, workv1.DefaultFieldManager) && !held()
 	}
-}
-
-type ownEntry decide.OwnEntry
-
-// without returns own without the entries of a manager with an operation.
-func (own ownEntry) without(manager string, operation metav1.ManagedFieldsOperationType) func(metav1.ManagedFieldsEntry) bool {
-	return func(entry metav1.ManagedFieldsEntry) bool {
-		return !(entry.Manager == manager && entry.Operation == operation) && own(entry)
-	}
+	return authors
 }
 
 // updated returns a live object as the update strategy Update changes it: with all fields of the manifest,
 // and without the fields that only the ManifestWork set, in an earlier version of the manifest or with another
 // strategy. Its own fields include defaults of the server, which the server sets again.
 func (a *Applier) updated(t *Task, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	result, entries := a.Guard.Enforce(live, t.Object), live.GetManagedFields()
-	own := a.own(t, live)
-	former := own.without(a.Manager, metav1.ManagedFieldsOperationUpdate)
-	stale := former
-	if a.Stale {
-		stale = own
-	}
-	if !slices.ContainsFunc(entries, stale) {
+	result, authors := a.Guard.Enforce(live, t.Object), a.authors(t, live, a.Manager, metav1.ManagedFieldsOperationUpdate)
+	former := slices.Contains(authors, decide.Former)
+	if !former && !(a.Stale && slices.Contains(authors, decide.Current)) {
 		return result, nil
 	}
-	if err := decide.DropOwned(result, live, t.Object, decide.OwnEntry(own), stale); err != nil {
+	if err := decide.DropOwned(result, live, t.Object, authors, a.Stale); err != nil {
 		return nil, err
 	}
-	if !slices.ContainsFunc(entries, former) || decide.SameObject(live, result) {
+	if !former || decide.SameObject(live, result) {
 		return result, nil
 	}
-	return result, decide.TakeOver(result, decide.OwnEntry(own), a.Manager, metav1.ManagedFieldsOperationUpdate)
+	return result, decide.TakeOver(result, authors, a.Manager, metav1.ManagedFieldsOperationUpdate)
 }
 
-// takeOver makes manager own, by server-side apply, the fields of all own entries. Then an apply
+// takeOver makes manager own, by server-side apply, all fields that the ManifestWork wrote. Then an apply
 // removes those that the manifest does not set, and has no conflicts with them.
-func (a *Applier) takeOver(ctx context.Context, t *Task, live *unstructured.Unstructured, own ownEntry, manager string) (*unstructured.Unstructured, error) {
+func (a *Applier) takeOver(ctx context.Context, t *Task, live *unstructured.Unstructured, authors []decide.Author, manager string) (*unstructured.Unstructured, error) {
 	if err := a.begin(ctx, t); err != nil {
 		return nil, err
 	}
 	result := live.DeepCopy()
-	if err := decide.TakeOver(result, decide.OwnEntry(own), manager, metav1.ManagedFieldsOperationApply); err != nil {
+	if err := decide.TakeOver(result, authors, manager, metav1.ManagedFieldsOperationApply); err != nil {
 		return nil, err
 	}
 	patch, err := json.Marshal([]map[string]any{
@@ -83,10 +75,10 @@ func (a *Applier) takeOver(ctx context.Context, t *Task, live *unstructured.Unst
 	return a.resource(t).Patch(ctx, t.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: a.Manager})
 }
 
-// fieldsOf returns the hash of the fields that a manager owns by server-side apply.
-func fieldsOf(entries []metav1.ManagedFieldsEntry, manager string) string {
+// appliedFields returns the hash of the fields of an object that a manager owns by server-side apply.
+func appliedFields(object *unstructured.Unstructured, manager string) string {
 	var fields []*metav1.FieldsV1
-	for _, entry := range entries {
+	for _, entry := range object.GetManagedFields() {
 		if entry.Manager == manager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == "" {
 			fields = append(fields, entry.FieldsV1)
 		}

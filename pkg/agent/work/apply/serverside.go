@@ -33,10 +33,8 @@ func (a *Applier) serverSide(ctx context.Context, t *Task) (*unstructured.Unstru
 			if t.Complete(live) {
 				return live, nil
 			}
-			own := a.own(t, live)
-			entries := live.GetManagedFields()
-			if former := own.without(manager, metav1.ManagedFieldsOperationApply); slices.ContainsFunc(entries, former) {
-				upgraded, err := a.takeOver(ctx, t, live, own, manager)
+			if authors := a.authors(t, live, manager, metav1.ManagedFieldsOperationApply); slices.Contains(authors, decide.Former) {
+				upgraded, err := a.takeOver(ctx, t, live, authors, manager)
 				if apierrors.IsConflict(err) {
 					last = err
 					continue
@@ -49,7 +47,7 @@ func (a *Applier) serverSide(ctx context.Context, t *Task) (*unstructured.Unstru
 				return live, nil
 			}
 			// Another ManifestWork may have applied fields under the same manager.
-			changed = changed || t.State.fields != fieldsOf(entries, manager) && !a.Held(t.ID(), live)
+			changed = changed || t.State.fields != appliedFields(live, manager) && !a.Held(t.ID(), live)
 		}
 		desired, err := a.serverSideContent(ctx, t, live, settings.IgnoreFields)
 		if err != nil {
@@ -76,8 +74,8 @@ func (a *Applier) serverSide(ctx context.Context, t *Task) (*unstructured.Unstru
 				return live, err
 			}
 		}
-		t.settle(applied)
-		t.State.fields = fieldsOf(applied.GetManagedFields(), manager)
+		a.wrote(t, applied)
+		t.State.fields = appliedFields(applied, manager)
 		return applied, nil
 	}
 	return nil, errContended(last)

@@ -51,25 +51,33 @@ func (e *HeldBackError) Error() string {
 	return "another writer changes the object repeatedly; the next repair is not before " + e.Until.UTC().Format(time.RFC3339)
 }
 
-// holdBack counts a write over another writer. After too many writes, it returns a HeldBackError,
-// so that two writers that disagree do not overwrite each other endlessly.
+// delay returns the time after the last repair in which the object is not repaired again. It grows with the
+// number of repairs, so that two writers that disagree do not overwrite each other endlessly.
+func (s *State) delay() time.Duration {
+	if s.repairs < freeRepairs {
+		return 0
+	}
+	return min(firstRepairDelay<<min(s.repairs-freeRepairs, 20), maxRepairDelay)
+}
+
+// holdBack returns a HeldBackError if the object must not be repaired now.
 func (s *State) holdBack(now time.Time) error {
+	if until := s.lastRepair.Add(s.delay()); now.Before(until) {
+		return &HeldBackError{Until: until}
+	}
+	return nil
+}
+
+// repaired counts a write over another writer. A write that the cluster refused undoes no change, and does
+// not count.
+func (s *State) repaired(now time.Time) {
 	if !s.Applied {
-		return nil
+		return
 	}
-	var delay time.Duration
-	if s.repairs >= freeRepairs {
-		delay = min(firstRepairDelay<<min(s.repairs-freeRepairs, 20), maxRepairDelay)
-	}
-	since := now.Sub(s.lastRepair)
-	if since > 2*delay+repairMemory {
-		s.repairs, delay = 0, 0
-	}
-	if since < delay {
-		return &HeldBackError{Until: s.lastRepair.Add(delay)}
+	if now.Sub(s.lastRepair) > 2*s.delay()+repairMemory {
+		s.repairs = 0
 	}
 	s.repairs++
 	s.lastRepair = now
 	driftRepairs.Inc()
-	return nil
 }

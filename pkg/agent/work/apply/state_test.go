@@ -8,15 +8,22 @@ import (
 func TestHoldBack(t *testing.T) {
 	now := time.Unix(1000, 0)
 	state := &State{}
+	repair := func() error {
+		err := state.holdBack(now)
+		if err == nil {
+			state.repaired(now)
+		}
+		return err
+	}
 	for range 100 {
-		if err := state.holdBack(now); err != nil {
+		if err := repair(); err != nil {
 			t.Fatal("holdBack() before the first apply returned an error, want nil")
 		}
 	}
 	state.Applied = true
 	writes := 0
 	for range 10 * 60 * 20 {
-		if state.holdBack(now) == nil {
+		if repair() == nil {
 			writes++
 		}
 		now = now.Add(50 * time.Millisecond)
@@ -26,7 +33,7 @@ func TestHoldBack(t *testing.T) {
 	}
 	writes = 0
 	for range 60 * 60 {
-		if state.holdBack(now) == nil {
+		if repair() == nil {
 			writes++
 		}
 		now = now.Add(time.Second)
@@ -36,7 +43,7 @@ func TestHoldBack(t *testing.T) {
 	}
 	now = now.Add(2*maxRepairDelay + repairMemory + time.Second)
 	for i := range freeRepairs {
-		if err := state.holdBack(now); err != nil {
+		if err := repair(); err != nil {
 			t.Errorf("holdBack() of repair %d after a long time without conflict = %v, want nil", i, err)
 		}
 	}

@@ -27,8 +27,8 @@ import (
 // ManifestWork.
 const GuardedAnnotation = "work.open-cluster-management.io/guarded"
 
-// Delivers reports whether a ManifestWork delivers a ClusterPermission. Earlier servers set
-// only the owner reference, not the annotation.
+// Delivers reports whether a ManifestWork delivers a ClusterPermission. The controller of OCM sets only
+// the owner reference, not the annotation.
 func Delivers(work *workv1.ManifestWork) bool {
 	if _, marked := work.Annotations[rbacv1alpha1.DeliveredAnnotation]; marked {
 		return true
@@ -39,11 +39,6 @@ func Delivers(work *workv1.ManifestWork) bool {
 	}
 	version, err := schema.ParseGroupVersion(owner.APIVersion)
 	return err == nil && version.Group == rbacv1alpha1.GroupName
-}
-
-// Guarded reports whether a ManifestWork delivers a ClusterPermission, or has delivered one before.
-func Guarded(work *workv1.ManifestWork, record *workv1.AppliedManifestWork) bool {
-	return IsGuarded(record) || Delivers(work)
 }
 
 // IsGuarded reports whether an AppliedManifestWork belongs to a guarded ManifestWork.
@@ -91,12 +86,10 @@ func (e *RoleNotAppliedError) Error() string {
 // GuardReason returns the reason of the condition Applied for an error of a guarded
 // ManifestWork, or an empty string for any other error.
 func GuardReason(err error) string {
-	var notOwned *NotOwnedError
-	var roleNotApplied *RoleNotAppliedError
 	switch {
-	case errors.As(err, &notOwned):
+	case errors.As(err, new(*NotOwnedError)):
 		return workv1.ReasonAppliedManifestObjectNotOwned
-	case errors.As(err, &roleNotApplied):
+	case errors.As(err, new(*RoleNotAppliedError)):
 		return workv1.ReasonAppliedManifestRoleNotApplied
 	}
 	return ""
@@ -151,8 +144,9 @@ func (g *Guard) Contested(it *Item) error {
 
 // Created reports whether the ManifestWork created a live object. The UID is recorded only of an
 // object that it created, and subjects of a ClusterPermission, who may be allowed to change the
-// metadata of the object, cannot change the record. So a recorded object belongs to the ManifestWork
-// until another one has taken it over, whatever its annotations and owner references are.
+// metadata of the object, cannot change the record. So a recorded object belongs to the ManifestWork,
+// whatever its annotations and owner references are, until another one has taken it over: one that is
+// not guarded, or an earlier owner that created it.
 // The first ManifestWork among the owners of an object without a recorded UID created it just before
 // the agent stopped, or inherits it from an owner that has released it.
 func (g *Guard) Created(id ObjectID, recorded types.UID, live *unstructured.Unstructured) bool {
@@ -162,7 +156,13 @@ func (g *Guard) Created(id ObjectID, recorded types.UID, live *unstructured.Unst
 	owners := RecordOwners(live)
 	own := slices.IndexFunc(owners, sameUID(g.Owner))
 	for i, owner := range owners {
-		if i != own && g.takenOver(owner, own < 0 || i < own, id, live.GetUID()) {
+		record := g.Record(owner)
+		if i == own || record == nil {
+			continue
+		}
+		// An AppliedManifestWork that does not list the object does not own it.
+		entry, earlier := EntryOf(record, id), own < 0 || i < own
+		if entry != nil && (!IsGuarded(record) || earlier && entry.UID == string(live.GetUID())) {
 			return false
 		}
 	}
@@ -171,18 +171,6 @@ func (g *Guard) Created(id ObjectID, recorded types.UID, live *unstructured.Unst
 	}
 	_, adopted := live.GetAnnotations()[AdoptedAnnotation]
 	return own == 0 && !adopted
-}
-
-// takenOver reports whether an object belongs to the ManifestWork of another owner reference: one that
-// is not guarded, or an earlier owner that has created it. An AppliedManifestWork that does not list
-// the object does not own it.
-func (g *Guard) takenOver(owner metav1.OwnerReference, earlier bool, id ObjectID, uid types.UID) bool {
-	record := g.Record(owner)
-	if record == nil {
-		return false
-	}
-	entry := EntryOf(record, id)
-	return entry != nil && (!IsGuarded(record) || earlier && entry.UID == string(uid))
 }
 
 // matches reports whether applying the manifest would not change a live object, and the object
@@ -219,18 +207,8 @@ func revoke(object, manifest *unstructured.Unstructured, fields ...string) {
 	}
 }
 
-// roleKey identifies a role like a roleRef in a namespace.
-type roleKey struct{ kind, namespace, name string }
-
-func newRoleKey(kind, namespace, name string) roleKey {
-	if kind != "Role" {
-		namespace = ""
-	}
-	return roleKey{kind, namespace, name}
-}
-
 // Roles are the items of a ManifestWork that contain roles.
-type Roles map[roleKey]*Item
+type Roles map[rbac.Key]*Item
 
 // RolesOf returns the items that contain roles, including unresolved items. It omits roles with
 // update strategy ReadOnly, because they are not delivered.
@@ -240,8 +218,8 @@ func RolesOf(items []*Item) Roles {
 		if it.GVK.Group != rbacv1.GroupName || it.Object != nil && !it.Tracked() {
 			continue
 		}
-		key := newRoleKey(it.GVK.Kind, it.Namespace, it.Name)
-		if roles[key] == nil {
+		key := rbac.RoleKey(rbacv1.RoleRef{Kind: it.GVK.Kind, Name: it.Name}, it.Namespace)
+		if key != (rbac.Key{}) && roles[key] == nil {
 			roles[key] = it
 		}
 	}
@@ -257,7 +235,7 @@ func (r Roles) Bound(binding *Item) *Item {
 	}
 	kind, _ := ref["kind"].(string)
 	name, _ := ref["name"].(string)
-	return r[newRoleKey(kind, binding.Namespace, name)]
+	return r[rbac.RoleKey(rbacv1.RoleRef{Kind: kind, Name: name}, binding.Namespace)]
 }
 
 // MissingRole returns an error if a binding to a role of its ManifestWork must not be applied, or

@@ -124,7 +124,8 @@ func Enforce(live, want *unstructured.Unstructured) *unstructured.Unstructured {
 	for _, key := range []string{"apiVersion", "kind", "metadata"} {
 		delete(content, key)
 	}
-	enforceValue(result.Object, content, exact, &search{left: maxCompared})
+	left := maxCompared
+	enforceValue(result.Object, content, exact, &left)
 	// With an aggregation rule, the cluster would add other rules to the rules of the manifest.
 	if _, ruled := content["rules"]; ruled && exact && content["aggregationRule"] == nil {
 		delete(result.Object, "aggregationRule")
@@ -165,13 +166,9 @@ func SetOwners(object metav1.Object, wanted []metav1.OwnerReference) {
 // A comparison of all pairs of items of a long list would take minutes.
 const maxCompared = 1_000_000
 
-// search counts the comparisons for the list items of one object.
-type search struct {
-	// left is the remaining number of values that may be compared.
-	left int
-}
-
-func enforceValue(live, want any, exactLists bool, s *search) any {
+// enforceValue returns live with all fields of want set. left is the number of values that may still be compared
+// for the list items of the object.
+func enforceValue(live, want any, exactLists bool, left *int) any {
 	switch want := want.(type) {
 	case map[string]any:
 		liveMap, ok := live.(map[string]any)
@@ -184,7 +181,7 @@ func enforceValue(live, want any, exactLists bool, s *search) any {
 			if list, ok := value.([]any); ok && len(list) == 0 && !exists {
 				continue
 			}
-			liveMap[key] = enforceValue(child, value, exactLists, s)
+			liveMap[key] = enforceValue(child, value, exactLists, left)
 		}
 		return liveMap
 	case []any:
@@ -192,7 +189,7 @@ func enforceValue(live, want any, exactLists bool, s *search) any {
 			return runtime.DeepCopyJSONValue(want)
 		}
 		liveList, _ := live.([]any)
-		return enforceList(liveList, want, s)
+		return enforceList(liveList, want, left)
 	default:
 		if sameScalar(live, want) {
 			return live
@@ -203,17 +200,17 @@ func enforceValue(live, want any, exactLists bool, s *search) any {
 
 // enforceList returns the items of want, each merged into its live counterpart, so that defaults of
 // the server inside an item are kept.
-func enforceList(live, want []any, s *search) []any {
+func enforceList(live, want []any, left *int) []any {
 	candidates := newCandidates(live)
 	result := make([]any, len(want))
 	for i, item := range want {
-		at := candidates.counterpart(item, i, s)
+		at := candidates.counterpart(item, i, left)
 		if at < 0 {
 			result[i] = runtime.DeepCopyJSONValue(item)
 			continue
 		}
 		candidates.used[at] = true
-		result[i] = enforceValue(live[at], item, false, s)
+		result[i] = enforceValue(live[at], item, false, left)
 	}
 	return result
 }
@@ -243,16 +240,16 @@ func newCandidates(live []any) *candidates {
 // counterpart returns the index of the live item that item replaces, or -1. It prefers an item that
 // already contains item at the same index, then any item that contains it, then an item with the
 // same name.
-func (c *candidates) counterpart(item any, index int, s *search) int {
+func (c *candidates) counterpart(item any, index int, left *int) int {
 	if index < len(c.live) && !c.used[index] && holds(c.live[index], item) {
 		return index
 	}
 	for c.first < len(c.live) && c.used[c.first] {
 		c.first++
 	}
-	for i := c.first; i < len(c.live) && s.left > 0; i++ {
-		s.left--
-		if !c.used[i] && s.holds(c.live[i], item) {
+	for i := c.first; i < len(c.live) && *left > 0; i++ {
+		*left--
+		if !c.used[i] && holdsWithin(c.live[i], item, left) && *left >= 0 {
 			return i
 		}
 	}
@@ -273,11 +270,6 @@ func (c *candidates) counterpart(item any, index int, s *search) int {
 		return -1
 	}
 	return named[0]
-}
-
-// holds is like the function holds, within the limit of the search.
-func (s *search) holds(live, want any) bool {
-	return holdsWithin(live, want, &s.left) && s.left >= 0
 }
 
 // holds reports whether live contains all fields of want.

@@ -191,12 +191,12 @@ func TestListComparisonIsBounded(t *testing.T) {
 		"lists":    func(i int) any { return []any{int64(i), []any{int64(i)}} },
 	} {
 		live, want := reversed(10_000, item)
-		s := &search{left: maxCompared}
-		if got := enforceList(live, want, s); !reflect.DeepEqual(got, want) {
+		left := maxCompared
+		if got := enforceList(live, want, &left); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: enforceList() did not return the wanted list", name)
 		}
 		// The limit is exceeded by at most one value per level.
-		if compared := maxCompared - s.left; compared > maxCompared+len(want) {
+		if compared := maxCompared - left; compared > maxCompared+len(want) {
 			t.Errorf("%s: enforceList() compared %d values, want at most %d", name, compared, maxCompared)
 		}
 	}

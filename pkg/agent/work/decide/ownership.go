@@ -3,11 +3,12 @@ package decide
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/util/csaupgrade"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 
@@ -81,59 +82,74 @@ func RecordManagers(record *workv1.AppliedManifestWork, items []*Item) error {
 	return err
 }
 
-// OwnEntry reports whether a ManifestWork wrote the fields of an entry of managed fields.
-type OwnEntry func(metav1.ManagedFieldsEntry) bool
+// Author is the writer of an entry of managed fields.
+type Author int
 
-// TakeOver makes one entry of managed fields, with the given manager and operation, of all entries
-// that are own. Fields of entries in other API versions than the latest get no manager.
-func TakeOver(object *unstructured.Unstructured, own OwnEntry, manager string, operation metav1.ManagedFieldsOperationType) error {
-	target := manager
-	if operation == metav1.ManagedFieldsOperationUpdate {
-		target = "(taken over)"
+const (
+	// Other is any other writer than the ManifestWork.
+	Other Author = iota
+	// Current is the ManifestWork, with the field manager and the operation of its update strategy.
+	Current
+	// Former is the ManifestWork, with another field manager or another operation.
+	Former
+)
+
+// TakeOver merges the entries of managed fields that the ManifestWork wrote, of which there must be one, to an
+// entry with the given manager and operation. authors are the authors of the entries. Fields of entries in
+// another API version than that of the current entry get no manager.
+func TakeOver(object *unstructured.Unstructured, authors []Author, manager string, operation metav1.ManagedFieldsOperationType) error {
+	base := slices.Index(authors, Current)
+	if base < 0 {
+		base = slices.Index(authors, Former)
 	}
-	entries := object.GetManagedFields()
-	var former []string
-	for i := range entries {
-		entry := &entries[i]
-		if !own(*entry) || entry.Manager == target && entry.Operation == metav1.ManagedFieldsOperationApply {
-			continue
+	entries, fields := object.GetManagedFields(), fieldpath.NewSet()
+	target := &entries[base]
+	var merged []metav1.ManagedFieldsEntry
+	for i, entry := range entries {
+		if authors[i] != Other && entry.APIVersion == target.APIVersion {
+			written, err := fieldsOf(entry)
+			if err != nil {
+				return err
+			}
+			fields = fields.Union(written)
 		}
-		// The upgrade merges only managers with different names.
-		entry.Manager, entry.Operation = fmt.Sprintf("(former %d)", i), metav1.ManagedFieldsOperationUpdate
-		former = append(former, entry.Manager)
-	}
-	object.SetManagedFields(entries)
-	for _, name := range former {
-		if err := csaupgrade.UpgradeManagedFields(object, sets.New(name), target); err != nil {
-			return err
+		if authors[i] == Other {
+			merged = append(merged, entry)
 		}
 	}
-	entries = object.GetManagedFields()
-	for i := range entries {
-		if entries[i].Manager == target {
-			entries[i].Manager, entries[i].Operation = manager, operation
-		}
+	encoded, err := fields.ToJSON()
+	if err != nil {
+		return err
 	}
-	object.SetManagedFields(entries)
+	target.Manager, target.Operation, target.FieldsV1 = manager, operation, metav1.NewFieldsV1(string(encoded))
+	object.SetManagedFields(append(merged, *target))
 	return nil
 }
 
-// DropOwned removes from result the fields of live that only stale entries own and that manifest does
-// not set, except owner references. own reports the other entries of the ManifestWork.
-func DropOwned(result, live, manifest *unstructured.Unstructured, own, stale OwnEntry) error {
+func fieldsOf(entry metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
+	fields := fieldpath.NewSet()
+	if entry.FieldsV1 == nil {
+		return fields, nil
+	}
+	if err := fields.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
+		return nil, fmt.Errorf("managed fields of %s: %w", entry.Manager, err)
+	}
+	return fields, nil
+}
+
+// DropOwned removes from result the fields of live that the manifest does not set and only the ManifestWork
+// wrote, as a former author or, if stale is true, as any. It keeps owner references. authors are the authors of the
+// managed fields of live.
+func DropOwned(result, live, manifest *unstructured.Unstructured, authors []Author, stale bool) error {
 	mine, others := fieldpath.NewSet(), fieldpath.NewSet()
-	for _, entry := range live.GetManagedFields() {
-		if entry.FieldsV1 == nil {
-			continue
-		}
-		fields := &fieldpath.Set{}
-		if err := fields.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
-			return fmt.Errorf("managed fields of %s: %w", entry.Manager, err)
-		}
+	for i, entry := range live.GetManagedFields() {
+		fields, err := fieldsOf(entry)
 		switch {
-		case !own(entry):
+		case err != nil:
+			return err
+		case authors[i] == Other:
 			others = others.Union(fields)
-		case stale(entry) && entry.APIVersion == live.GetAPIVersion():
+		case (stale || authors[i] == Former) && entry.APIVersion == live.GetAPIVersion():
 			mine = mine.Union(fields)
 		}
 	}
@@ -141,43 +157,23 @@ func DropOwned(result, live, manifest *unstructured.Unstructured, own, stale Own
 	drop(result.Object, manifest.Object, mine, others)
 	result.SetOwnerReferences(owners)
 	if value, adopted := live.GetAnnotations()[AdoptedAnnotation]; adopted {
-		annotations := result.GetAnnotations()
-		if annotations == nil {
-			annotations = map[string]string{}
-		}
-		annotations[AdoptedAnnotation] = value
-		result.SetAnnotations(annotations)
+		result.SetAnnotations(labels.Merge(result.GetAnnotations(), map[string]string{AdoptedAnnotation: value}))
 	}
 	return nil
 }
 
-// drop returns value without the fields of mine that want does not set and that are not in others. If
-// want sets a list, value has the same items.
+// drop returns content without the fields of mine that want does not set and that are not in others. If want
+// sets a list, content has the same items.
 func drop(content, want any, mine, others *fieldpath.Set) any {
 	if mine.Empty() {
 		return content
-	}
-	// keeps reports whether a child stays, and returns what remains of it.
-	keeps := func(child any, element fieldpath.PathElement) (any, bool) {
-		below, hasBelow := mine.Children.Get(element)
-		shared := others.Members.Has(element) || !childrenOf(others, element).Empty()
-		switch {
-		case mine.Members.Has(element) && !shared:
-			return nil, false
-		case !hasBelow:
-			return child, true
-		}
-		rest := drop(child, nil, below, childrenOf(others, element))
-		return rest, shared || !isEmpty(rest)
 	}
 	switch content := content.(type) {
 	case map[string]any:
 		wanted, _ := want.(map[string]any)
 		for name, child := range content {
-			element := fieldpath.FieldNameElement(name)
-			if below, set := wanted[name]; set {
-				content[name] = drop(child, below, childrenOf(mine, element), childrenOf(others, element))
-			} else if rest, stays := keeps(child, element); stays {
+			below, set := wanted[name]
+			if rest, stays := dropBelow(child, below, set, mine, others, fieldpath.FieldNameElement(name)); stays {
 				content[name] = rest
 			} else {
 				delete(content, name)
@@ -185,24 +181,32 @@ func drop(content, want any, mine, others *fieldpath.Set) any {
 		}
 	case []any:
 		wanted, set := want.([]any)
-		if set && len(wanted) != len(content) {
+		if !set {
+			wanted = make([]any, len(content))
+		} else if len(wanted) != len(content) {
 			return content
 		}
-		like := itemElement(mine)
-		var rest []any
+		like, left := itemElement(mine), make([]any, 0, len(content))
 		for i, item := range content {
-			element := elementOf(item, i, like)
-			if set {
-				content[i] = drop(item, wanted[i], childrenOf(mine, element), childrenOf(others, element))
-			} else if left, stays := keeps(item, element); stays {
-				rest = append(rest, left)
+			if rest, stays := dropBelow(item, wanted[i], set, mine, others, elementOf(item, i, like)); stays {
+				left = append(left, rest)
 			}
 		}
-		if !set {
-			return rest
-		}
+		return left
 	}
 	return content
+}
+
+// dropBelow is like drop, for a child of the content of mine and others. It reports whether the child stays. set is
+// true if the manifest sets the child to want.
+func dropBelow(child, want any, set bool, mine, others *fieldpath.Set, element fieldpath.PathElement) (any, bool) {
+	below := childrenOf(others, element)
+	stays := set || others.Members.Has(element) || !below.Empty()
+	if mine.Members.Has(element) && !stays {
+		return nil, false
+	}
+	rest := drop(child, want, childrenOf(mine, element), below)
+	return rest, stays || childrenOf(mine, element).Empty() || !isEmpty(rest)
 }
 
 func childrenOf(set *fieldpath.Set, element fieldpath.PathElement) *fieldpath.Set {

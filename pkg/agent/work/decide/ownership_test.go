@@ -31,8 +31,19 @@ func content(t *testing.T, text string) *unstructured.Unstructured {
 	return object
 }
 
-func ours(entry metav1.ManagedFieldsEntry) bool {
-	return strings.HasPrefix(entry.Manager, "work-agent")
+// authorsOf returns the authors of entries if a ManifestWork writes with the given manager and operation.
+func authorsOf(entries []metav1.ManagedFieldsEntry, manager string, operation metav1.ManagedFieldsOperationType) []Author {
+	authors := make([]Author, len(entries))
+	for i, entry := range entries {
+		switch {
+		case !strings.HasPrefix(entry.Manager, "work-agent"):
+		case entry.Manager == manager && entry.Operation == operation:
+			authors[i] = Current
+		default:
+			authors[i] = Former
+		}
+	}
+	return authors
 }
 
 func TestDropOwned(t *testing.T) {
@@ -119,18 +130,29 @@ func TestDropOwned(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			live := content(t, test.live)
+			live, manifest := content(t, test.live), content(t, test.manifest)
 			entries := []metav1.ManagedFieldsEntry{managed("work-agent", metav1.ManagedFieldsOperationApply, test.mine)}
 			if test.theirs != "" {
 				entries = append(entries, managed("other", metav1.ManagedFieldsOperationApply, test.theirs))
 			}
-			result := live.DeepCopy()
+			unmanaged := live.DeepCopy()
 			live.SetManagedFields(entries)
-			if err := DropOwned(result, live, content(t, test.manifest), ours, ours); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(content(t, test.want).Object, result.Object); diff != "" {
-				t.Errorf("DropOwned() (-want +got):\n%s", diff)
+			for _, as := range []struct {
+				operation metav1.ManagedFieldsOperationType
+				stale     bool
+				want      string
+			}{
+				{metav1.ManagedFieldsOperationUpdate, false, test.want},
+				{metav1.ManagedFieldsOperationApply, true, test.want},
+				{metav1.ManagedFieldsOperationApply, false, test.live},
+			} {
+				result := unmanaged.DeepCopy()
+				if err := DropOwned(result, live, manifest, authorsOf(entries, "work-agent", as.operation), as.stale); err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(content(t, as.want).Object, result.Object); diff != "" {
+					t.Errorf("DropOwned() by a ManifestWork that writes with %s now, stale = %t (-want +got):\n%s", as.operation, as.stale, diff)
+				}
 			}
 		})
 	}
@@ -148,10 +170,10 @@ func TestTakeOver(t *testing.T) {
 	} {
 		object := &unstructured.Unstructured{Object: map[string]any{}}
 		object.SetManagedFields(entries)
-		if err := TakeOver(object, ours, manager, operation); err != nil {
+		if err := TakeOver(object, authorsOf(entries, manager, operation), manager, operation); err != nil {
 			t.Fatal(err)
 		}
-		want := []metav1.ManagedFieldsEntry{managed(manager, operation, `{"f:data":{"f:a":{},"f:b":{},"f:c":{}}}`), entries[3]}
+		want := []metav1.ManagedFieldsEntry{entries[3], managed(manager, operation, `{"f:data":{"f:a":{},"f:b":{},"f:c":{}}}`)}
 		if diff := cmp.Diff(want, object.GetManagedFields()); diff != "" {
 			t.Errorf("TakeOver(%s, %s) (-want +got):\n%s", manager, operation, diff)
 		}

@@ -49,7 +49,7 @@ type Options struct {
 	// is set if the ManifestWork is unknown or names an executor, because the reference is set only
 	// if the executor is allowed to delete the object.
 	OwnedOnly bool
-	// Until is the time from which RemoveAll starts no further removal. Zero means no limit.
+	// Until is the time from which Remove starts no further removal. Zero means no limit.
 	Until time.Time
 }
 
@@ -64,19 +64,19 @@ type outcome struct {
 	// deleted is the UID of an object that was deleted with client and may still exist.
 	deleted types.UID
 	client  metadata.ResourceInterface
-	// wait is the time until which RemoveAll waits for the deletion.
+	// wait is the time until which Remove waits for the deletion.
 	wait time.Time
 	err  error
 }
 
-// RemoveAll removes the objects of entries and returns the entries whose objects still exist. It
+// Remove removes the objects of entries and returns the entries whose objects still exist. It
 // reverses the order of application, and removes objects of one resource concurrently. Then it checks
 // whether the objects are deleted. A revocation takes effect with the deletion.
 //
 // The controller that removes the finalizers of custom resources may be in the same ManifestWork. If the
-// ManifestWork runs Pods, RemoveAll waits for such finalizers, at most finalizerPatience, before it removes
+// ManifestWork runs Pods, Remove waits for such finalizers, at most finalizerPatience, before it removes
 // what controllers need.
-func (r *Remover) RemoveAll(ctx context.Context, record *workv1.AppliedManifestWork, entries []workv1.AppliedManifestResourceMeta, options Options) ([]workv1.AppliedManifestResourceMeta, error) {
+func (r *Remover) Remove(ctx context.Context, record *workv1.AppliedManifestWork, entries []workv1.AppliedManifestResourceMeta, options Options) ([]workv1.AppliedManifestResourceMeta, error) {
 	entries = decide.OrderEntries(entries)
 	outcomes := make([]outcome, len(entries))
 	custom, _ := slices.BinarySearchFunc(entries, 0, func(entry workv1.AppliedManifestResourceMeta, rank int) int { return decide.EntryRank(entry) - rank })
@@ -110,7 +110,7 @@ func (r *Remover) removeStage(ctx context.Context, record *workv1.AppliedManifes
 			if i < len(entries)-1 && r.expired(options) {
 				return
 			}
-			outcomes[i] = r.traced(ctx, record, entries[i], options)
+			outcomes[i] = r.remove(ctx, record, entries[i], options)
 		})
 		end = start
 	}
@@ -149,25 +149,15 @@ func finished(err error) outcome {
 	return outcome{done: err == nil || apierrors.IsNotFound(err), err: IgnoreNotFound(err)}
 }
 
-// Remove removes the object of one entry. It does not wait for the deletion.
-func (r *Remover) Remove(ctx context.Context, record *workv1.AppliedManifestWork, entry workv1.AppliedManifestResourceMeta, options Options) error {
-	return r.traced(ctx, record, entry, options).err
-}
-
-func (r *Remover) traced(ctx context.Context, record *workv1.AppliedManifestWork, entry workv1.AppliedManifestResourceMeta, options Options) outcome {
-	ctx, span := tracing.Start(ctx, "Remove object",
-		tracing.Text("object.resource", schema.GroupResource{Group: entry.Group, Resource: entry.Resource}.String()), tracing.Text("object.version", entry.Version),
-		tracing.Text("object.namespace", entry.Namespace), tracing.Text("object.name", entry.Name))
-	result := r.remove(ctx, record, entry, options)
-	tracing.End(span, tracing.Reason(result.err))
-	return result
-}
-
 // remove deletes an object. If the object stays, existed before, or has other owners, it removes
 // only the owner reference. An object that a guarded ManifestWork created is deleted whatever its
 // annotations and owner references are: the subjects of a ClusterPermission may be allowed to change
 // them, but not the record.
-func (r *Remover) remove(ctx context.Context, record *workv1.AppliedManifestWork, entry workv1.AppliedManifestResourceMeta, options Options) outcome {
+func (r *Remover) remove(ctx context.Context, record *workv1.AppliedManifestWork, entry workv1.AppliedManifestResourceMeta, options Options) (result outcome) {
+	ctx, span := tracing.Start(ctx, "Remove object",
+		tracing.Text("object.resource", schema.GroupResource{Group: entry.Group, Resource: entry.Resource}.String()), tracing.Text("object.version", entry.Version),
+		tracing.Text("object.namespace", entry.Namespace), tracing.Text("object.name", entry.Name))
+	defer func() { tracing.End(span, tracing.Reason(result.err)) }()
 	client, live, err := r.live(ctx, entry)
 	if err != nil {
 		return outcome{err: err}
@@ -231,7 +221,7 @@ func void(ctx context.Context, client metadata.ResourceInterface, live *metav1.P
 // served any more.
 func (r *Remover) live(ctx context.Context, entry workv1.AppliedManifestResourceMeta) (metadata.ResourceInterface, *metav1.PartialObjectMetadata, error) {
 	gvr := schema.GroupVersionResource{Group: entry.Group, Version: entry.Version, Resource: entry.Resource}
-	client := r.client(gvr, entry.Namespace)
+	client := r.Objects.Resource(gvr).Namespace(entry.Namespace)
 	live, err := client.Get(ctx, entry.Name, metav1.GetOptions{})
 	if NotServed(err) {
 		// The cluster may serve the object in another version.
@@ -242,20 +232,13 @@ func (r *Remover) live(ctx context.Context, entry workv1.AppliedManifestResource
 		if mapErr != nil || served == gvr {
 			return nil, nil, nil
 		}
-		client = r.client(served, entry.Namespace)
+		client = r.Objects.Resource(served).Namespace(entry.Namespace)
 		live, err = client.Get(ctx, entry.Name, metav1.GetOptions{})
 	}
 	if apierrors.IsNotFound(err) {
 		return nil, nil, nil
 	}
 	return client, live, err
-}
-
-func (r *Remover) client(gvr schema.GroupVersionResource, namespace string) metadata.ResourceInterface {
-	if namespace == "" {
-		return r.Objects.Resource(gvr)
-	}
-	return r.Objects.Resource(gvr).Namespace(namespace)
 }
 
 // NotServed reports whether an error is a NotFound of the resource, not of the object.

@@ -23,7 +23,7 @@ func record(name string) *workv1.AppliedManifestWork {
 	return &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
 }
 
-func TestRemoveAll(t *testing.T) {
+func TestRemove(t *testing.T) {
 	adopted := map[string]string{decide.AdoptedAnnotation: "true"}
 	for name, test := range map[string]struct {
 		// owners are the AppliedManifestWorks that own the object. The record "lost" does not
@@ -84,9 +84,9 @@ func TestRemoveAll(t *testing.T) {
 				Now: time.Now,
 			}
 			entry := workv1.AppliedManifestResourceMeta{Version: "v1", Resource: "configmaps", Namespace: "n", Name: "a", UID: string(test.recorded)}
-			remaining, err := r.RemoveAll(t.Context(), ours, []workv1.AppliedManifestResourceMeta{entry}, test.options)
+			remaining, err := r.Remove(t.Context(), ours, []workv1.AppliedManifestResourceMeta{entry}, test.options)
 			if err != nil || len(remaining) > 0 {
-				t.Fatalf("RemoveAll() = %v, %v, want no remaining entries", remaining, err)
+				t.Fatalf("Remove() = %v, %v, want no remaining entries", remaining, err)
 			}
 			after, err := objects.Resource(configMaps).Namespace("n").Get(t.Context(), "a", metav1.GetOptions{})
 			if deleted := apierrors.IsNotFound(err); deleted != test.deleted {
@@ -150,9 +150,9 @@ func TestFinalizersOfCustomResources(t *testing.T) {
 				},
 				Now: func() time.Time { return start.Add(test.after) },
 			}
-			remaining, err := r.RemoveAll(t.Context(), ours, entries, Options{})
+			remaining, err := r.Remove(t.Context(), ours, entries, Options{})
 			if err != nil || len(remaining) != test.left {
-				t.Errorf("RemoveAll() = %v, %v, want %d remaining entries", remaining, err, test.left)
+				t.Errorf("Remove() = %v, %v, want %d remaining entries", remaining, err, test.left)
 			}
 		})
 	}
