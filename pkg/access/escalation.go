@@ -202,7 +202,7 @@ func (q *whoEvaluation) findDirect() {
 	records, marks := &q.index.records, q.request.Marks()
 	for i := range records.sets {
 		rules := &records.sets[i]
-		if !rules.marks.Share(&marks) {
+		if !rules.marks.MayAllow(&marks) {
 			continue
 		}
 		rule := rules.Allows(&q.request)
