@@ -219,9 +219,9 @@ func (q *whoEvaluation) findDirect() {
 		}
 	}
 	for n, v := range q.verdicts {
-		q.findIn(records.buckets[bucketKey{n, noString}], v)
+		q.findIn(n.buckets[noString], v)
 		if q.namespace != noString {
-			q.findIn(records.buckets[bucketKey{n, q.namespace}], v)
+			q.findIn(n.buckets[q.namespace], v)
 		}
 	}
 }
