@@ -21,7 +21,6 @@ const (
 	// snapshotTime is the format of the time in the name of a snapshot, in UTC. Names sort by time.
 	snapshotTime = "20060102T150405Z"
 
-	minimumSnapshotInterval = time.Minute
 	// snapshotDeadline bounds one snapshot. firstSnapshotRetry and lastSnapshotRetry bound the delay after
 	// a failure.
 	snapshotDeadline   = 30 * time.Minute
@@ -36,21 +35,6 @@ type Schedule struct {
 	// Dir is the directory of the snapshots, and Keep their number.
 	Dir  string
 	Keep int
-}
-
-// Validate returns the errors of the flags of a schedule.
-func (s Schedule) Validate() []error {
-	var errs []error
-	if s.Interval != 0 && s.Interval < minimumSnapshotInterval {
-		errs = append(errs, fmt.Errorf("--snapshot-interval must be 0 or at least %s, not %s", minimumSnapshotInterval, s.Interval))
-	}
-	if s.Interval != 0 && s.Dir == "" {
-		errs = append(errs, errors.New("--snapshot-interval requires --snapshot-dir"))
-	}
-	if s.Keep < 1 {
-		errs = append(errs, fmt.Errorf("--snapshot-keep must be at least 1, not %d", s.Keep))
-	}
-	return errs
 }
 
 // SaveSnapshots saves snapshots by the schedule until ctx ends. After a restart, the next one is due an

@@ -58,10 +58,11 @@ const (
 	defaultCompactionInterval = time.Minute
 	defaultDeletionWorkers    = 10
 	// Ten years. Clients of existing hubs request validities up to this value.
-	defaultTokenValidity = 87600 * time.Hour
-	minimumLimitBytes    = 1 << 10
-	minimumQuotaBytes    = 16 << 20
-	maximumObjectBytes   = 1<<20 + 1<<19 // default limit of etcd for a request
+	defaultTokenValidity    = 87600 * time.Hour
+	minimumSnapshotInterval = time.Minute
+	minimumLimitBytes       = 1 << 10
+	minimumQuotaBytes       = 16 << 20
+	maximumObjectBytes      = 1<<20 + 1<<19 // default limit of etcd for a request
 )
 
 func init() {
@@ -276,7 +277,11 @@ func (c Completed) Validate() error {
 		errs.addIf(c.EmbeddedEtcd.DataDir == "", "--data-dir is required without --etcd-servers")
 		errs.addIf(c.EmbeddedEtcd.QuotaBytes < minimumQuotaBytes,
 			"--data-quota-bytes must be at least %d, not %d", minimumQuotaBytes, c.EmbeddedEtcd.QuotaBytes)
-		errs = append(errs, c.EmbeddedEtcd.Snapshots.Validate()...)
+		snapshots := c.EmbeddedEtcd.Snapshots
+		errs.addIf(snapshots.Interval != 0 && snapshots.Interval < minimumSnapshotInterval,
+			"--snapshot-interval must be 0 or at least %s, not %s", minimumSnapshotInterval, snapshots.Interval)
+		errs.addIf(snapshots.Interval != 0 && snapshots.Dir == "", "--snapshot-interval requires --snapshot-dir")
+		errs.addIf(snapshots.Keep < 1, "--snapshot-keep must be at least 1, not %d", snapshots.Keep)
 	} else if c.EmbeddedEtcd.Snapshots.Interval != 0 {
 		errs = append(errs, fmt.Errorf("--snapshot-interval saves the embedded etcd: schedule snapshots of --etcd-servers with etcdctl"))
 	}
