@@ -107,7 +107,13 @@ func (a *assembly) deliver() (err error) {
 	if err := s.followAddons(); err != nil {
 		return err
 	}
-	a.presence = newPresence(a.extra.RequireManagedCluster, s.clients, s.informers)
+	a.presence = &registration.Presence{
+		Clusters: s.clients.clusters.ClusterV1(), CachedClusters: s.informers.clusters.Cluster().V1().ManagedClusters().Lister(),
+		Required: a.extra.RequireManagedCluster,
+	}
+	if s.clients.clusters == s.clients.own {
+		a.presence.Registrations = s.clients.own.RegisterV1alpha1()
+	}
 	a.deliverer = a.newDeliverer(s.clients, s.informers, s.hub, s.hubRoles.Rbac().V1(), s.addons, a.presence)
 	return nil
 }

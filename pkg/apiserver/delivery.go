@@ -66,19 +66,6 @@ func (c CompletedConfig) newDeliverer(clients *clients, informers informerFactor
 	return deliverer
 }
 
-// newPresence builds the check whether the cluster of a namespace has joined.
-func newPresence(required bool, clients *clients, informers informerFactories) *registration.Presence {
-	presence := &registration.Presence{
-		Clusters:       clients.clusters.ClusterV1(),
-		CachedClusters: informers.clusters.Cluster().V1().ManagedClusters().Lister(),
-		Required:       required,
-	}
-	if clients.clusters == clients.own {
-		presence.Registrations = clients.own.RegisterV1alpha1()
-	}
-	return presence
-}
-
 // onlyRules removes all metadata of a role except its identity and the labels that the server reads.
 func onlyRules(obj any) (any, error) {
 	switch role := obj.(type) {

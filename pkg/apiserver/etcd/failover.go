@@ -122,7 +122,11 @@ func (f *Failover) Run(ctx context.Context, cluster *Cluster, isolated func()) {
 			if failures[member]++; err == nil {
 				failures[member] = 0
 			}
-			f.mark(hostOf(member), failures[member] >= probeFailures)
+			f.mu.Lock()
+			if f.silent.Delete(hostOf(member)); failures[member] >= probeFailures {
+				f.silent.Insert(hostOf(member))
+			}
+			f.mu.Unlock()
 		}
 		if silent(silence) {
 			// The reason may be this process, and there is no better connection.
@@ -152,17 +156,6 @@ func silent(silence map[string]error) bool {
 		}
 	}
 	return true
-}
-
-// mark records whether a member is silent.
-func (f *Failover) mark(address string, silent bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if silent {
-		f.silent.Insert(address)
-	} else {
-		f.silent.Delete(address)
-	}
 }
 
 // Unavailable returns an error if no member of the cluster responds.
