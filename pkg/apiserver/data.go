@@ -147,7 +147,8 @@ func (d *Data) check(ctx context.Context) error {
 	if err := d.etcd.Unavailable(ctx); err != nil {
 		return err
 	}
-	if err := d.etcd.CheckVersions(ctx); err != nil {
+	// A server must start while a member is down: Run checks it later.
+	if _, err := d.etcd.CheckVersions(ctx); err != nil {
 		return err
 	}
 	if err := d.renewClaim(ctx); err != nil {

@@ -132,6 +132,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.claim != nil {
 		needed(s.claim.keep)
 	}
+	needed(s.etcd.AwaitVersions)
 	if s.extra.EtcdFailover != nil {
 		// Without etcd, watches would look as if nothing changed, although other replicas may reach it.
 		s.running.Go(func() { s.extra.EtcdFailover.Run(ctx, s.etcd, s.watches.End) })
