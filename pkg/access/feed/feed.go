@@ -385,10 +385,8 @@ func stale(s *ingest.State) string {
 
 // pause waits until the delay is over or ctx ends.
 func pause(ctx context.Context, delay time.Duration) {
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case <-timer.C:
+	case <-time.After(delay):
 	}
 }
