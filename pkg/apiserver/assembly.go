@@ -221,7 +221,14 @@ func (a *assembly) control() error {
 		return err
 	}
 	s.controllers = append(s.controllers, repair.Run, transition.NewRecorder(a.recorder, transitions(s.clients, s.informers, a.assignments != nil)...).Run)
-	s.addClusterSets(a.resolver)
+	sets := s.informers.sets.Cluster().V1beta2()
+	if s.clients.clusters == s.clients.own {
+		s.controllers = append(s.controllers, managedclusterset.NewNamespaceController(s.clients.clusters.ClusterV1(), a.resolver, sets.ManagedClusterSets(), clusters).Run)
+	}
+	if s.clients.sets == s.clients.own {
+		s.controllers = append(s.controllers, managedclusterset.NewController(s.clients.sets.ClusterV1beta2(), a.resolver,
+			sets.ManagedClusterSets(), sets.ManagedClusterSetBindings(), clusters).Run)
+	}
 	if s.clients.works == s.clients.own {
 		// A hub that stores ManifestWorks itself also has controllers for them.
 		s.controllers = append(s.controllers,
@@ -233,21 +240,6 @@ func (a *assembly) control() error {
 		return nil
 	}
 	return a.addAccounts()
-}
-
-// addClusterSets adds the controllers of the cluster sets and of the managed namespaces that this server
-// stores.
-func (s *Server) addClusterSets(resolver *managedclusterset.Resolver) {
-	sets := s.informers.sets.Cluster().V1beta2()
-	if s.clients.clusters == s.clients.own {
-		s.controllers = append(s.controllers, managedclusterset.NewNamespaceController(s.clients.clusters.ClusterV1(), resolver,
-			sets.ManagedClusterSets(), s.informers.clusters.Cluster().V1().ManagedClusters()).Run)
-	}
-	if s.clients.sets != s.clients.own {
-		return
-	}
-	s.controllers = append(s.controllers, managedclusterset.NewController(s.clients.sets.ClusterV1beta2(), resolver,
-		sets.ManagedClusterSets(), sets.ManagedClusterSetBindings(), s.informers.clusters.Cluster().V1().ManagedClusters()).Run)
 }
 
 // keepCertificate makes the server serve and keep the certificate of a Secret, if it manages its certificate.

@@ -65,8 +65,7 @@ type Server struct {
 	lock      *os.File
 	socket    string
 	tempDir   string // of the socket, if the path of the data directory is too long
-	dataDir   string
-	snapshots Schedule
+	options   Options
 	link      string // to the socket in tempDir, in the data directory
 	storageID string
 	// logLevel is the level of the log of etcd. It is above errors before the first write and during a stop, because etcd
@@ -82,7 +81,7 @@ func Start(ctx context.Context, options Options) (_ *Server, err error) {
 	if err := os.MkdirAll(options.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	s := &Server{dataDir: options.DataDir, snapshots: options.Snapshots, logLevel: zap.NewAtomicLevelAt(zap.PanicLevel)}
+	s := &Server{options: options, logLevel: zap.NewAtomicLevelAt(zap.PanicLevel)}
 	defer func() {
 		if err != nil {
 			s.Stop()

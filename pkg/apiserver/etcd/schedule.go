@@ -40,21 +40,21 @@ type Schedule struct {
 // SaveSnapshots saves snapshots by the schedule until ctx ends. After a restart, the next one is due an
 // interval after the last.
 func (s *Server) SaveSnapshots(ctx context.Context) {
-	intervalGauge.Set(s.snapshots.Interval.Seconds())
-	if s.snapshots.Interval == 0 {
+	intervalGauge.Set(s.options.Snapshots.Interval.Seconds())
+	if s.options.Snapshots.Interval == 0 {
 		return
 	}
 	loop := reconcile.Loop{
-		Name: "embedded-etcd-snapshots", Initial: []cache.ObjectName{{Name: s.snapshots.Dir}},
+		Name: "embedded-etcd-snapshots", Initial: []cache.ObjectName{{Name: s.options.Snapshots.Dir}},
 		Timeout: snapshotDeadline, FirstRetry: firstSnapshotRetry, LastRetry: lastSnapshotRetry,
 		Dispensable: true, // a directory on a network file system that hangs must not make the server unready
 		Reconcile: func(ctx context.Context, _ cache.ObjectName) (time.Duration, error) {
-			last, err := s.snapshots.observe()
-			if left := time.Until(last.Add(s.snapshots.Interval)); err == nil && left > 0 {
+			last, err := s.options.Snapshots.observe()
+			if left := time.Until(last.Add(s.options.Snapshots.Interval)); err == nil && left > 0 {
 				return left, nil
 			}
 			if err == nil {
-				err = s.snapshots.save(ctx, s.dataDir, time.Now())
+				err = s.options.Snapshots.save(ctx, s.options.DataDir, time.Now())
 			}
 			if err != nil {
 				failuresCounter.Inc()

@@ -333,7 +333,7 @@ func TestFailedSnapshotIsRetried(t *testing.T) {
 	before := failures()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		server := &Server{snapshots: Schedule{Interval: 24 * time.Hour, Dir: filepath.Join(file, "snapshots"), Keep: 1}}
+		server := &Server{options: Options{Snapshots: Schedule{Interval: 24 * time.Hour, Dir: filepath.Join(file, "snapshots"), Keep: 1}}}
 		go server.SaveSnapshots(ctx)
 		synctest.Wait()
 		for i, minutes := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
