@@ -77,35 +77,6 @@ func (c CompletedConfig) newData() (*Data, error) {
 	return d, err
 }
 
-// awaitPeriod is the interval of the checks of AwaitData.
-const awaitPeriod = time.Second
-
-// AwaitData returns the data when they can be served. It returns an error if this server must not serve them, or if ctx ends.
-// Meanwhile the server answers no request. It waits, because New fails without etcd, and the kubelet starts a container that
-// fails again and again only every five minutes.
-func (c CompletedConfig) AwaitData(ctx context.Context) (*Data, error) {
-	data, err := c.newData()
-	if err != nil {
-		return nil, err
-	}
-	problem := ""
-	err = wait.PollUntilContextCancel(ctx, awaitPeriod, true, func(ctx context.Context) (bool, error) {
-		err := data.check(ctx)
-		if err == nil || mustNotServe(err) || ctx.Err() != nil {
-			return err == nil, err
-		}
-		if err.Error() != problem {
-			problem = err.Error()
-			klog.FromContext(ctx).Error(err, "The server is not ready: it cannot check its data in etcd yet")
-		}
-		return false, nil
-	})
-	if err != nil {
-		return nil, errors.Join(err, data.etcd.Close())
-	}
-	return data, nil
-}
-
 // connectEtcd returns connections to etcd. If direct is true, the clients of single members do not use the dialer of the stores.
 func connectEtcd(getter generic.RESTOptionsGetter, direct bool) (*etcd.Cluster, error) {
 	// All resources have the same etcd.
@@ -139,13 +110,16 @@ func clusterStore(rows []definition.Resource, getter generic.RESTOptionsGetter) 
 	}
 }
 
+// etcdError is the error of check while etcd does not respond.
+type etcdError struct{ error }
+
 // check checks that etcd responds, that no server with other data serves the hub, and that this server can read the data. It
 // records the versions in which this server stores objects, and marks the ManagedClusters of restored data.
 func (d *Data) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stampTimeout)
 	defer cancel()
 	if err := d.etcd.Unavailable(ctx); err != nil {
-		return err
+		return etcdError{err}
 	}
 	// A server must start while a member is down: Run checks it later.
 	if _, err := d.etcd.CheckVersions(ctx); err != nil {
