@@ -378,7 +378,7 @@ func (f *fleetSearch) addHooks(s *Server, hub *hubAccess) {
 		"access-feed": f.accessFeed.Run,
 	})
 	if f.database != nil && s.extra.Embedded == nil {
-		check := newDatabaseCheck(f.database.Away, s.etcd.Client, s.etcd.Prefix, s.extra.Identity)
+		check := newDatabaseCheck(f.database.Away, s.etcd[0].Client, s.etcd[0].Prefix, s.extra.Identity)
 		s.hooks["search-database"], s.checks["search-database"] = check.run, check.ready
 	}
 }

@@ -132,10 +132,12 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.claim != nil {
 		needed(s.claim.keep)
 	}
-	needed(s.etcd.AwaitVersions)
-	if s.extra.EtcdFailover != nil {
-		// Without etcd, watches would look as if nothing changed, although other replicas may reach it.
-		s.running.Go(func() { s.extra.EtcdFailover.Run(ctx, s.etcd, s.watches.End) })
+	for _, cluster := range s.etcd {
+		needed(cluster.AwaitVersions)
+		if s.extra.EtcdFailover != nil {
+			// Without etcd, watches would look as if nothing changed, although other replicas may reach it.
+			s.running.Go(func() { s.extra.EtcdFailover.Run(ctx, cluster, s.watches.End) })
+		}
 	}
 	if s.extra.Embedded != nil {
 		needed(failure("embedded etcd", s.extra.Embedded.Failed()))
@@ -165,7 +167,7 @@ func failure(part string, failed <-chan error) func(context.Context) error {
 }
 
 func (s *Server) closeEtcd() {
-	if err := s.etcd.Close(); err != nil && !errors.Is(err, context.Canceled) {
+	if err := closeEtcd(s.etcd); err != nil && !errors.Is(err, context.Canceled) {
 		klog.Background().Error(err, "Failed to close the connections to etcd")
 	}
 }

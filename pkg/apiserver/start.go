@@ -49,7 +49,7 @@ func (c CompletedConfig) AwaitData(ctx context.Context) (*Data, error) {
 		return false, failed
 	})
 	if err = errors.Join(err, stop()); err != nil {
-		return nil, errors.Join(err, data.etcd.Close())
+		return nil, errors.Join(err, closeEtcd(data.etcd))
 	}
 	return data, nil
 }

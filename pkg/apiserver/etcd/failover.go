@@ -30,8 +30,8 @@ const (
 	probeKey   = "health"
 )
 
-// Failover makes the clients of an etcd cluster use the members that respond. If a member does not respond while
-// another one does, it closes the connections to it. A process that is stopped, or a link that loses all packets,
+// Failover makes the clients of etcd clusters use the members that respond. If a member does not respond while
+// another one of its cluster does, it closes the connections to it. A process that is stopped, or a link that loses all packets,
 // otherwise looks like a member that has nothing to send. New connections to a member wait until it responds: the
 // client of etcd waits up to two minutes after it has failed to connect.
 type Failover struct {
@@ -131,7 +131,7 @@ func (f *Failover) Run(ctx context.Context, cluster *Cluster, isolated func()) {
 		if silent(silence) {
 			// The reason may be this process, and there is no better connection.
 			if alone++; alone == probeFailures {
-				klog.FromContext(ctx).Info("No member of etcd responds; ending all watches, so that clients continue at another replica")
+				klog.FromContext(ctx).Info("No member of an etcd cluster responds; ending all watches, so that clients continue at another replica", "members", cluster.Client.Endpoints())
 				isolated()
 			}
 			return

@@ -285,8 +285,10 @@ func (c Completed) Validate() error {
 	} else if c.EmbeddedEtcd.Snapshots.Interval != 0 {
 		errs = append(errs, fmt.Errorf("--snapshot-interval saves the embedded etcd: schedule snapshots of --etcd-servers with etcdctl"))
 	}
-	errs.addIf(len(c.Recommended.Etcd.EtcdServersOverrides) > 0,
-		"--etcd-servers-overrides is not supported: the server stores all resources in --etcd-servers")
+	errs.addIf(len(c.Recommended.Etcd.EtcdServersOverrides) > 0 && c.Embedded(), "--etcd-servers-overrides requires --etcd-servers")
+	if _, err := c.etcdOverrides(); err != nil {
+		errs = append(errs, err)
+	}
 	errs.addIf(c.Namespace == "", "--namespace must not be empty")
 	errs.addIf(c.ManifestLimitBytes < minimumLimitBytes || c.Embedded() && c.ManifestLimitBytes > maximumObjectBytes,
 		"--manifest-limit-bytes must be between %d and %d, not %d", minimumLimitBytes, maximumObjectBytes, c.ManifestLimitBytes)
@@ -368,9 +370,14 @@ func (c Completed) Config(embedded *etcd.Server) (*apiserver.Config, error) {
 	if err := c.APIEnablement.ApplyTo(&generic.Config, apiserver.DefaultResourceConfig(search), scheme.Scheme); err != nil {
 		return nil, err
 	}
-	if err := c.applyRecommended(generic); err != nil {
+	overrides, err := c.etcdOverrides()
+	if err != nil {
 		return nil, err
 	}
+	if err := c.applyRecommended(generic, overrides); err != nil {
+		return nil, err
+	}
+	generic.RESTOptionsGetter = overriddenEtcd{generic.RESTOptionsGetter, overrides}
 	var reviewer genericapiserver.AuthorizationInfo
 	if err := c.Recommended.Authorization.ApplyTo(&reviewer); err != nil {
 		return nil, err
