@@ -202,7 +202,7 @@ func (q *whoEvaluation) findDirect() {
 	records, marks := &q.index.records, q.request.Marks()
 	for i := range records.sets {
 		rules := &records.sets[i]
-		if !rules.marks.Share(&marks) {
+		if !rules.marks.MayAllow(&marks) {
 			continue
 		}
 		rule := rules.Allows(&q.request)
@@ -219,9 +219,9 @@ func (q *whoEvaluation) findDirect() {
 		}
 	}
 	for n, v := range q.verdicts {
-		q.findIn(records.buckets[bucketKey{n, noString}], v)
+		q.findIn(n.buckets[noString], v)
 		if q.namespace != noString {
-			q.findIn(records.buckets[bucketKey{n, q.namespace}], v)
+			q.findIn(n.buckets[q.namespace], v)
 		}
 	}
 }

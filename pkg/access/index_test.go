@@ -287,9 +287,9 @@ func TestRandomFleet(t *testing.T) {
 	for _, name := range names {
 		x.Remove(name)
 	}
-	if left := &x.records; len(left.ruleSets)+len(left.sets)+len(left.bindings)+len(left.nodes)+len(left.buckets)+len(left.subjects) != 0 {
-		t.Errorf("after the removal of all clusters: %d rule sets, %d bindings, %d nodes, %d buckets, %d subjects are left, want none",
-			len(left.ruleSets), len(left.bindings), len(left.nodes), len(left.buckets), len(left.subjects))
+	if left := &x.records; len(left.ruleSets)+len(left.sets)+len(left.bindings)+len(left.nodes)+len(left.subjects) != 0 {
+		t.Errorf("after the removal of all clusters: %d rule sets, %d bindings, %d nodes, %d subjects are left, want none",
+			len(left.ruleSets), len(left.bindings), len(left.nodes), len(left.subjects))
 	}
 }
 

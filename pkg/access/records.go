@@ -28,7 +28,6 @@ type records struct {
 	ruleSets map[rbac.Fingerprint]*ruleSet
 	bindings map[rbac.Fingerprint]*binding
 	nodes    map[nodeKey]*node
-	buckets  map[bucketKey]*bucket
 	subjects map[subjectKey]*subject
 	lastID   uint64
 	// sets are all rule sets, in an order that changes only with them.
@@ -61,21 +60,15 @@ type node struct {
 	// id orders the roles of a cluster.
 	id    uint64
 	roles []*role
-	// buckets contain the bindings.
-	buckets []*bucket
+	// buckets contain the bindings, by their namespace.
+	buckets map[word]*bucket
 }
 
 // bucket contains the bindings of one namespace that refer to a node. Questions are about one namespace.
 type bucket struct {
-	bucketKey
-	bindings []*binding
-	// nodeAt is the position in the list of the node.
-	nodeAt uint32
-}
-
-type bucketKey struct {
 	node      *node
 	namespace word
+	bindings  []*binding
 }
 
 func (k nodeKey) key() rbac.Key {
@@ -156,7 +149,7 @@ type subjectBinding struct {
 func newRecords() records {
 	return records{
 		ruleSets: map[rbac.Fingerprint]*ruleSet{}, bindings: map[rbac.Fingerprint]*binding{},
-		nodes: map[nodeKey]*node{}, buckets: map[bucketKey]*bucket{}, subjects: map[subjectKey]*subject{},
+		nodes: map[nodeKey]*node{}, subjects: map[subjectKey]*subject{},
 	}
 }
 
@@ -165,7 +158,7 @@ func (x *records) node(key rbac.Key) *node {
 	n := x.nodes[k]
 	if n == nil {
 		x.lastID++
-		n = &node{nodeKey: k, id: x.lastID}
+		n = &node{nodeKey: k, id: x.lastID, buckets: map[word]*bucket{}}
 		x.nodes[k] = n
 	}
 	return n
@@ -178,24 +171,13 @@ func (x *records) tidy(n *node) {
 	}
 }
 
-func (x *records) bucket(n *node, namespace word) *bucket {
-	k := bucketKey{n, namespace}
-	b := x.buckets[k]
+func (n *node) bucket(namespace word) *bucket {
+	b := n.buckets[namespace]
 	if b == nil {
-		b = &bucket{bucketKey: k, nodeAt: uint32(len(n.buckets))}
-		n.buckets = append(n.buckets, b)
-		x.buckets[k] = b
+		b = &bucket{node: n, namespace: namespace}
+		n.buckets[namespace] = b
 	}
 	return b
-}
-
-func (x *records) deleteBucket(b *bucket) {
-	n := b.node
-	moved := n.buckets[len(n.buckets)-1]
-	n.buckets[b.nodeAt], moved.nodeAt = moved, b.nodeAt
-	n.buckets = shorter(n.buckets)
-	delete(x.buckets, b.bucketKey)
-	x.tidy(n)
 }
 
 // identity is the key of an object of an Update, and the fingerprint of its content.
@@ -291,7 +273,7 @@ func (x *records) binding(given *newBinding) *binding {
 	x.bindings[given.fingerprint] = b
 	if given.Role != (rbac.Key{}) {
 		b.node = x.node(given.Role)
-		b.bucket = x.bucket(b.node, b.namespace)
+		b.bucket = b.node.bucket(b.namespace)
 		b.bucketAt = uint32(len(b.bucket.bindings))
 		b.bucket.bindings = append(b.bucket.bindings, b)
 	}
@@ -329,7 +311,8 @@ func (x *records) deleteBinding(b *binding) {
 		moved := in.bindings[len(in.bindings)-1]
 		in.bindings[b.bucketAt], moved.bucketAt = moved, b.bucketAt
 		if in.bindings = shorter(in.bindings); len(in.bindings) == 0 {
-			x.deleteBucket(in)
+			delete(in.node.buckets, in.namespace)
+			x.tidy(in.node)
 		}
 	}
 	for _, ref := range b.subjects {

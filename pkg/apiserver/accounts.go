@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -9,11 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 
-	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
 	"open-cluster-management.io/hub-apiserver/pkg/controllers/managedclusterset"
@@ -23,7 +22,12 @@ import (
 
 // addAccounts adds the controllers of ManagedServiceAccounts. A hub that stores them in
 // CustomResourceDefinitions has its own controllers.
-func (s *Server) addAccounts(hub metadata.Interface, resolver *managedclusterset.Resolver, registering *clusterRegistration) error {
+func (a *assembly) addAccounts() error {
+	hub, err := metadata.NewForConfig(a.hub)
+	if err != nil {
+		return fmt.Errorf("building the client of the hub: %w", err)
+	}
+	s := a.server
 	secrets, informers, err := managedserviceaccount.NewSecrets(hub, reconcile.DropManagedFields)
 	if err != nil {
 		return err
@@ -33,8 +37,8 @@ func (s *Server) addAccounts(hub metadata.Interface, resolver *managedclusterset
 	client := s.clients.own.AuthenticationV1beta1()
 	accounts := s.informers.own.Authentication().V1beta1().ManagedServiceAccounts()
 	clusters := s.informers.clusters.Cluster().V1().ManagedClusters()
-	replicator, err := managedserviceaccount.NewReplicaController(client, resolver, managedserviceaccount.ReplicaInformers{
-		Accounts: accounts, Clusters: clusters.Lister(), Membership: s.membership(resolver),
+	replicator, err := managedserviceaccount.NewReplicaController(client, a.resolver, managedserviceaccount.ReplicaInformers{
+		Accounts: accounts, Clusters: clusters.Lister(), Membership: s.membership(a.resolver),
 	})
 	if err != nil {
 		return err
@@ -42,7 +46,7 @@ func (s *Server) addAccounts(hub metadata.Interface, resolver *managedclusterset
 	access := managedserviceaccount.NewAgentRoleController(s.hub, managedserviceaccount.AgentRoleInformers{
 		Accounts: accounts, Clusters: clusters, Secrets: secrets,
 		Roles: s.hubInformers.Rbac().V1().Roles(), Bindings: s.hubInformers.Rbac().V1().RoleBindings(),
-		Groups: registering.groups, Registrations: registering.registrations,
+		Groups: a.registering.groups, Registrations: a.registering.registrations,
 	})
 	s.controllers = append(s.controllers,
 		replicator.Run,
@@ -89,25 +93,18 @@ func (s *Server) membership(resolver *managedclusterset.Resolver) []reconcile.Fe
 // servedPeriod is the interval of checks whether the hub serves a resource.
 const servedPeriod = 10 * time.Second
 
-// waitUntilServed waits until the hub serves an optional resource, because an informer that starts
-// earlier fails. It returns false if ctx ends first.
-func waitUntilServed(ctx context.Context, hub discovery.DiscoveryInterface, resource schema.GroupVersionResource) bool {
-	err := wait.PollUntilContextCancel(ctx, servedPeriod, true, func(context.Context) (bool, error) {
-		served, err := hub.ServerResourcesForGroupVersion(resource.GroupVersion().String())
-		return err == nil && slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool {
-			return r.Name == resource.Resource
-		}), nil
-	})
-	return err == nil
-}
-
-// runAccountInformers watches the ManagedServiceAccounts of the hub when it serves them. ClusterPermissions
-// without accounts do not depend on them.
-func (s *Server) runAccountInformers(ctx context.Context) {
-	if !waitUntilServed(ctx, s.hub.Discovery(), authenticationv1beta1.SchemeGroupVersion.WithResource("managedserviceaccounts")) {
-		return
+// whenServed returns a function that calls run when the hub serves an optional resource, because an informer that starts
+// earlier fails.
+func (s *Server) whenServed(resource schema.GroupVersionResource, run func(context.Context)) func(context.Context) {
+	return func(ctx context.Context) {
+		err := wait.PollUntilContextCancel(ctx, servedPeriod, true, func(context.Context) (bool, error) {
+			served, err := s.hub.Discovery().ServerResourcesForGroupVersion(resource.GroupVersion().String())
+			return err == nil && slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool {
+				return r.Name == resource.Resource
+			}), nil
+		})
+		if err == nil {
+			run(ctx)
+		}
 	}
-	s.informers.accounts.Start(ctx.Done())
-	defer s.informers.accounts.Shutdown()
-	<-ctx.Done()
 }

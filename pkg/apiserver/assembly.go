@@ -1,21 +1,20 @@
 package apiserver
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net/http"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	kubeinformers "k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	kubernetesscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/events"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
-	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
-	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/callers"
@@ -42,11 +41,13 @@ type assembly struct {
 	CompletedConfig
 	server *Server
 
-	recorder    events.EventRecorder
-	resolver    *managedclusterset.Resolver
-	presence    *registration.Presence
-	deliverer   *permissions.Deliverer
-	registering *clusterRegistration
+	recorder  events.EventRecorder
+	resolver  *managedclusterset.Resolver
+	presence  *registration.Presence
+	deliverer *permissions.Deliverer
+	// assignments is nil if the server does not serve MulticlusterRoleAssignments.
+	assignments *multiclusterroleassignment.Options
+	registering clusterRegistration
 	reviews     *callers.Reviews
 	limits      *callerLimits
 	importing   *imports.Stores
@@ -56,9 +57,11 @@ type assembly struct {
 
 // New builds the server of the data of AwaitData. Nothing runs before Server.Run.
 func (c CompletedConfig) New(data *Data) (*Server, error) {
-	a := &assembly{CompletedConfig: c, reviews: callers.NewReviews(), server: &Server{Data: data, watches: &definition.Watches{}}}
+	a := &assembly{CompletedConfig: c, reviews: callers.NewReviews(), server: &Server{
+		Data: data, watches: &definition.Watches{}, hooks: map[string]func(context.Context){}, checks: map[string]func(*http.Request) error{},
+	}}
 	for _, step := range []func() error{
-		a.connect, a.deliver, a.register, a.store, a.search, a.install, a.control, a.server.addHooks,
+		a.connect, a.deliver, a.assign, a.register, a.store, a.search, a.install, a.control, a.server.addHooks,
 	} {
 		if err := step(); err != nil {
 			if a.server.search != nil {
@@ -77,12 +80,12 @@ func (a *assembly) connect() (err error) {
 		serving.ClientCA = &loadedCA{CAContentProvider: serving.ClientCA, hub: s.hub}
 	}
 	if authentication := &a.generic.Authentication; authentication.RequestHeaderConfig != nil {
-		authentication.Authenticator = newFrontProxy(authentication.RequestHeaderConfig, s.hub, authentication.Authenticator, clock.RealClock{})
+		authentication.Authenticator = newFrontProxy(authentication.RequestHeaderConfig, s.hub, authentication.Authenticator)
 		a.generic.Authorization.Authorizer = authorizedByHub(a.generic.Authorization.Authorizer)
 	}
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: s.hub.EventsV1()})
 	s.events, a.recorder = broadcaster, broadcaster.NewRecorder(scheme.Scheme, serverName)
-	if s.certificate, err = a.servingCertificate(s.hub, broadcaster); err != nil {
+	if err := a.keepCertificate(broadcaster); err != nil {
 		return err
 	}
 	s.informers = s.clients.informers()
@@ -96,37 +99,28 @@ func (a *assembly) connect() (err error) {
 // deliver builds the delivery of ClusterPermissions, and what it depends on.
 func (a *assembly) deliver() (err error) {
 	s := a.server
-	if a.resolver, err = newResolver(s.informers); err != nil {
+	sets := s.informers.sets.Cluster().V1beta2()
+	a.resolver, err = managedclusterset.NewResolver(sets.ManagedClusterSets(), sets.ManagedClusterSetBindings(), s.informers.clusters.Cluster().V1().ManagedClusters())
+	if err != nil {
 		return err
 	}
-	if s.addons, err = newAccountAddons(s.clients, s.hub.Discovery()); err != nil {
+	if err := s.followAddons(); err != nil {
 		return err
 	}
-	a.presence = newPresence(a.extra.RequireManagedCluster, s.clients, s.informers)
-	a.deliverer = a.newDeliverer(s.clients, s.informers, s.hub, s.hubRoles.Rbac().V1(), s.addons, a.presence)
-	s.assignments, err = a.roleAssignments(s.clients, s.informers, a.resolver, s.hub, s.hubRoles.Rbac().V1(), a.deliverer, a.reviews)
-	return err
-}
-
-// register builds the registration of clusters.
-func (a *assembly) register() (err error) {
-	s := a.server
-	a.registering = &clusterRegistration{}
+	a.presence = &registration.Presence{
+		Clusters: s.clients.clusters.ClusterV1(), CachedClusters: s.informers.clusters.Cluster().V1().ManagedClusters().Lister(),
+		Required: a.extra.RequireManagedCluster,
+	}
 	if s.clients.clusters == s.clients.own {
-		a.registering, err = a.newRegistration(s.clients, s.informers, s.hub, s.hubInformers, a.recorder)
-	} else {
-		a.generic.MergedResourceConfig.DisableVersions(registerv1alpha1.SchemeGroupVersion)
+		a.presence.Registrations = s.clients.own.RegisterV1alpha1()
 	}
-	return err
+	a.deliverer = a.newDeliverer(s.clients, s.informers, s.hub, s.hubRoles.Rbac().V1(), s.addons, a.presence)
+	return nil
 }
 
 // store builds the table of stored resources, and the handlers around all requests.
 func (a *assembly) store() (err error) {
 	s := a.server
-	var assignments multiclusterroleassignment.Options
-	if s.assignments != nil {
-		assignments = s.assignments.options
-	}
 	executors, bindings := a.executors(s.clients, s.hub, a.deliverer.Sources)
 	a.table = Resources(Dependencies{
 		Restore: s.restore,
@@ -136,7 +130,7 @@ func (a *assembly) store() (err error) {
 			EscalationCheck: a.extra.EscalationCheck,
 			HubNamespaces:   a.extra.NamespaceSource == NamespacesOfHub,
 		},
-		Assignments:     assignments,
+		Assignments:     ptr.Deref(a.assignments, multiclusterroleassignment.Options{}),
 		Authorizer:      a.generic.Authorization.Authorizer,
 		Works:           manifestwork.Options{LimitBytes: a.extra.ManifestLimitBytes, Executors: executors},
 		AccountBindings: bindings,
@@ -179,13 +173,14 @@ func (a *assembly) search() (err error) {
 	if !a.extra.Search.Console {
 		a.generic.MergedResourceConfig.DisableResources(searchv1alpha1.SchemeGroupVersion.WithResource(console.Resource))
 	}
-	dependencies := VirtualDependencies{Imports: a.importing, Search: SearchDependencies{
+	dependencies := VirtualDependencies{
 		Engine: s.search.engine, Scopes: s.search.scopes, Reports: s.search.reports, WatchMemory: a.limits.watchMemory,
-	}, Access: s.search.reviews(s.informers, a.extra.Search.HubCluster)}
+		Imports: a.importing, Access: s.search.reviews(s.informers, a.extra.Search.HubCluster),
+	}
 	if dependencies.Views, err = s.search.views(s.informers, s.hubRoles, a.extra.Search.HubCluster); err != nil {
 		return err
 	}
-	if dependencies.Search.Console, err = console.New(); err != nil {
+	if dependencies.Console, err = console.New(); err != nil {
 		return err
 	}
 	a.virtual = Virtual(dependencies)
@@ -212,7 +207,6 @@ func (a *assembly) install() (err error) {
 // control builds the controllers that run on the leader.
 func (a *assembly) control() error {
 	s := a.server
-	s.hubCheck = a.registering.check
 	works, clusters := s.informers.works.Work().V1().ManifestWorks(), s.informers.clusters.Cluster().V1().ManagedClusters()
 	repair, err := permissioncontroller.NewController(a.deliverer, permissioncontroller.Informers{
 		Permissions: s.informers.own.Rbac().V1alpha1().ClusterPermissions(),
@@ -226,12 +220,15 @@ func (a *assembly) control() error {
 	if err != nil {
 		return err
 	}
-	s.controllers = append(s.controllers, repair.Run, transition.NewRecorder(a.recorder, transitions(s.clients, s.informers, s.assignments)...).Run)
-	if s.assignments != nil {
-		s.controllers = append(s.controllers, s.assignments.controller.Run)
+	s.controllers = append(s.controllers, repair.Run, transition.NewRecorder(a.recorder, transitions(s.clients, s.informers, a.assignments != nil)...).Run)
+	sets := s.informers.sets.Cluster().V1beta2()
+	if s.clients.clusters == s.clients.own {
+		s.controllers = append(s.controllers, managedclusterset.NewNamespaceController(s.clients.clusters.ClusterV1(), a.resolver, sets.ManagedClusterSets(), clusters).Run)
 	}
-	s.controllers = append(s.controllers, a.registering.controllers...)
-	s.addClusterSets(a.resolver)
+	if s.clients.sets == s.clients.own {
+		s.controllers = append(s.controllers, managedclusterset.NewController(s.clients.sets.ClusterV1beta2(), a.resolver,
+			sets.ManagedClusterSets(), sets.ManagedClusterSetBindings(), clusters).Run)
+	}
 	if s.clients.works == s.clients.own {
 		// A hub that stores ManifestWorks itself also has controllers for them.
 		s.controllers = append(s.controllers,
@@ -242,45 +239,21 @@ func (a *assembly) control() error {
 	if s.clients.accounts != s.clients.own {
 		return nil
 	}
-	secrets, err := metadata.NewForConfig(a.hub)
+	return a.addAccounts()
+}
+
+// keepCertificate makes the server serve and keep the certificate of a Secret, if it manages its certificate.
+func (a *assembly) keepCertificate(broadcaster events.EventBroadcaster) error {
+	if a.extra.ServingCertificate == nil {
+		return nil
+	}
+	client, err := aggregator.NewForConfig(a.hub)
 	if err != nil {
-		return fmt.Errorf("building the client of the hub: %w", err)
+		return fmt.Errorf("building the client of APIServices: %w", err)
 	}
-	return s.addAccounts(secrets, a.resolver, a.registering)
-}
-
-// newResolver builds the Resolver of cluster sets.
-func newResolver(informers informerFactories) (*managedclusterset.Resolver, error) {
-	sets := informers.sets.Cluster().V1beta2()
-	return managedclusterset.NewResolver(sets.ManagedClusterSets(), sets.ManagedClusterSetBindings(), informers.clusters.Cluster().V1().ManagedClusters())
-}
-
-// addClusterSets adds the controllers of the cluster sets and of the managed namespaces that this server
-// stores.
-func (s *Server) addClusterSets(resolver *managedclusterset.Resolver) {
-	sets := s.informers.sets.Cluster().V1beta2()
-	if s.clients.clusters == s.clients.own {
-		s.controllers = append(s.controllers, managedclusterset.NewNamespaceController(s.clients.clusters.ClusterV1(), resolver,
-			sets.ManagedClusterSets(), s.informers.clusters.Cluster().V1().ManagedClusters()).Run)
-	}
-	if s.clients.sets != s.clients.own {
-		return
-	}
-	s.controllers = append(s.controllers, managedclusterset.NewController(s.clients.sets.ClusterV1beta2(), resolver,
-		sets.ManagedClusterSets(), sets.ManagedClusterSetBindings(), s.informers.clusters.Cluster().V1().ManagedClusters()).Run)
-}
-
-// servingCertificate makes the server serve the certificate of a Secret, and returns the controller that
-// keeps it. It returns nil if the server does not manage its certificate.
-func (c CompletedConfig) servingCertificate(hub kubernetes.Interface, broadcaster events.EventBroadcaster) (*servingcert.Controller, error) {
-	if c.extra.ServingCertificate == nil {
-		return nil, nil
-	}
-	client, err := aggregator.NewForConfig(c.hub)
-	if err != nil {
-		return nil, fmt.Errorf("building the client of APIServices: %w", err)
-	}
-	controller := servingcert.New(*c.extra.ServingCertificate, hub, client, broadcaster.NewRecorder(kubernetesscheme.Scheme, serverName), c.generic.SecureServing.Cert)
-	c.generic.SecureServing.Cert = controller.Content()
-	return controller, nil
+	serving, recorder := a.generic.SecureServing, broadcaster.NewRecorder(kubernetesscheme.Scheme, serverName)
+	controller := servingcert.New(*a.extra.ServingCertificate, a.server.hub, client, recorder, serving.Cert)
+	serving.Cert = controller.Content()
+	a.server.hooks["serving-certificate"], a.server.checks["serving-certificate"] = controller.Run, controller.Ready
+	return nil
 }

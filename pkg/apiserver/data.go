@@ -2,11 +2,14 @@ package apiserver
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
@@ -49,8 +53,9 @@ type Data struct {
 	hub     kubernetes.Interface
 	clients *clients
 	extra   *ExtraConfig
-	// etcd contains the objects, and stored are the versions in which they are.
-	etcd   *etcd.Cluster
+	// etcd contain the objects, and stored are the versions in which they are. The first contains everything without
+	// --etcd-servers-overrides, and the record of stored versions.
+	etcd   []*etcd.Cluster
 	stored []etcd.StoredVersions
 	// clusterStore opens the store of ManagedClusters without a cache.
 	clusterStore func() (storage.Interface, factory.DestroyFunc, error)
@@ -73,47 +78,42 @@ func (c CompletedConfig) newData() (*Data, error) {
 	if d.claim, err = c.claim(d.hub); err != nil {
 		return nil, err
 	}
-	d.etcd, err = connectEtcd(getter, c.extra.EtcdFailover != nil)
+	d.etcd, err = connectEtcd(rows, getter, c.extra.EtcdFailover != nil)
 	return d, err
 }
 
-// awaitPeriod is the interval of the checks of AwaitData.
-const awaitPeriod = time.Second
-
-// AwaitData returns the data when they can be served. It returns an error if this server must not serve them, or if ctx ends.
-// Meanwhile the server answers no request. It waits, because New fails without etcd, and the kubelet starts a container that
-// fails again and again only every five minutes.
-func (c CompletedConfig) AwaitData(ctx context.Context) (*Data, error) {
-	data, err := c.newData()
-	if err != nil {
-		return nil, err
+// connectEtcd returns connections to every etcd in which rows are stored. The first is that of --etcd-servers. If direct is
+// true, the clients of single members do not use the dialer of the stores.
+func connectEtcd(rows []definition.Resource, getter generic.RESTOptionsGetter, direct bool) (clusters []*etcd.Cluster, err error) {
+	// No resource has an empty name, so this one is not in --etcd-servers-overrides.
+	names := []schema.GroupResource{{}}
+	for _, row := range rows {
+		names = append(names, row.InStorage()...)
 	}
-	problem := ""
-	err = wait.PollUntilContextCancel(ctx, awaitPeriod, true, func(ctx context.Context) (bool, error) {
-		err := data.check(ctx)
-		if err == nil || mustNotServe(err) || ctx.Err() != nil {
-			return err == nil, err
+	for _, name := range names {
+		options, err := getter.GetRESTOptions(name, nil)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("storage of %s: %w", name, err), closeEtcd(clusters))
 		}
-		if err.Error() != problem {
-			problem = err.Error()
-			klog.FromContext(ctx).Error(err, "The server is not ready: it cannot check its data in etcd yet")
+		transport := options.StorageConfig.Transport
+		if slices.ContainsFunc(clusters, func(known *etcd.Cluster) bool { return slices.Equal(known.Client.Endpoints(), transport.ServerList) }) {
+			continue
 		}
-		return false, nil
-	})
-	if err != nil {
-		return nil, errors.Join(err, data.etcd.Close())
+		cluster, err := etcd.Connect(transport, options.StorageConfig.Prefix, direct)
+		if err != nil {
+			return nil, errors.Join(err, closeEtcd(clusters))
+		}
+		clusters = append(clusters, cluster)
 	}
-	return data, nil
+	return clusters, nil
 }
 
-// connectEtcd returns connections to etcd. If direct is true, the clients of single members do not use the dialer of the stores.
-func connectEtcd(getter generic.RESTOptionsGetter, direct bool) (*etcd.Cluster, error) {
-	// All resources have the same etcd.
-	options, err := getter.GetRESTOptions(schema.GroupResource{}, nil)
-	if err != nil {
-		return nil, fmt.Errorf("storage: %w", err)
+func closeEtcd(clusters []*etcd.Cluster) error {
+	var errs []error
+	for _, cluster := range clusters {
+		errs = append(errs, cluster.Close())
 	}
-	return etcd.Connect(options.StorageConfig.Transport, options.StorageConfig.Prefix, direct)
+	return errors.Join(errs...)
 }
 
 // storedVersions returns the versions in which rows are stored. It includes rows that the server does not serve, because a
@@ -139,26 +139,32 @@ func clusterStore(rows []definition.Resource, getter generic.RESTOptionsGetter) 
 	}
 }
 
+// etcdError is the error of check while an etcd cluster does not respond.
+type etcdError struct{ error }
+
 // check checks that etcd responds, that no server with other data serves the hub, and that this server can read the data. It
 // records the versions in which this server stores objects, and marks the ManagedClusters of restored data.
 func (d *Data) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stampTimeout)
 	defer cancel()
-	if err := d.etcd.Unavailable(ctx); err != nil {
-		return err
-	}
-	if err := d.etcd.CheckVersions(ctx); err != nil {
-		return err
+	for _, cluster := range d.etcd {
+		if err := cluster.Unavailable(ctx); err != nil {
+			return etcdError{err}
+		}
+		// A server must start while a member is down: Run checks it later.
+		if _, err := cluster.CheckVersions(ctx); err != nil {
+			return err
+		}
 	}
 	if err := d.renewClaim(ctx); err != nil {
 		return err
 	}
 	readCtx, cancelRead := context.WithTimeout(ctx, markTimeout)
 	defer cancelRead()
-	if err := d.etcd.RecordVersions(readCtx, d.stored); err != nil {
+	if err := d.etcd[0].RecordVersions(readCtx, d.stored); err != nil {
 		return err
 	}
-	mark, err := d.etcd.ReadMark(readCtx)
+	mark, err := d.readMark(readCtx)
 	if err != nil {
 		return fmt.Errorf("reading the last restore: %w", err)
 	}
@@ -174,6 +180,30 @@ func (d *Data) check(ctx context.Context) error {
 	}
 	d.restore = mark.ID
 	return nil
+}
+
+// readMark returns the mark of the data, or nil if no etcd was restored. If several have different marks, its ID identifies
+// all of them, so that it is a new one after each restore.
+func (d *Data) readMark(ctx context.Context) (last *etcd.Mark, err error) {
+	ids := sets.New[string]()
+	for _, cluster := range d.etcd {
+		mark, err := cluster.ReadMark(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if mark == nil {
+			continue
+		}
+		ids.Insert(mark.ID)
+		if last == nil || mark.Time.After(last.Time) {
+			last = mark
+		}
+	}
+	if ids.Len() > 1 {
+		sum := sha256.Sum256([]byte(strings.Join(sets.List(ids), "\n")))
+		last = &etcd.Mark{ID: hex.EncodeToString(sum[:]), Time: last.Time}
+	}
+	return last, nil
 }
 
 // renewClaim renews the claim, if the server needs one. The marking of many ManagedClusters takes longer than its Lease, so it

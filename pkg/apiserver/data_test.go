@@ -16,6 +16,7 @@ import (
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
 )
 
@@ -79,17 +80,31 @@ func (d testDatabase) restoreOf(t *testing.T, name string) string {
 	return obj.(*clusterv1.ManagedCluster).Annotations[clusterv1.RestoredAnnotation]
 }
 
+// worksElsewhere is a database with the ManifestWorks in another etcd.
+type worksElsewhere struct {
+	testDatabase
+	works testDatabase
+}
+
+// GetRESTOptions implements generic.RESTOptionsGetter.
+func (d worksElsewhere) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+	if resource == workv1.Resource("manifestworks") {
+		return d.works.GetRESTOptions(resource, example)
+	}
+	return d.testDatabase.GetRESTOptions(resource, example)
+}
+
 // dataOf returns the data of a server that uses a database, and has not served.
 func dataOf(t *testing.T, database generic.RESTOptionsGetter) *Data {
 	t.Helper()
 	rows := Resources(Dependencies{})
-	cluster, err := connectEtcd(database, false)
+	clusters, err := connectEtcd(rows, database, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cluster.Close() })
+	t.Cleanup(func() { _ = closeEtcd(clusters) })
 	return &Data{
-		etcd: cluster, stored: storedVersions(rows), clusterStore: clusterStore(rows, database),
+		etcd: clusters, stored: storedVersions(rows), clusterStore: clusterStore(rows, database),
 		clients: &clients{}, extra: &ExtraConfig{}, hub: fake.NewClientset(),
 	}
 }
@@ -135,5 +150,45 @@ func TestDeletedWhileMarking(t *testing.T) {
 	}
 	if stored.Count != 1 {
 		t.Errorf("ManagedClusters in etcd = %v, want only the one that was not deleted", stored.Kvs)
+	}
+}
+
+// TestRestoreOfOneEtcd checks that the restore of one of several etcd clusters marks the ManagedClusters.
+func TestRestoreOfOneEtcd(t *testing.T) {
+	t.Parallel()
+	database := worksElsewhere{startDatabase(t), startDatabase(t)}
+	database.putCluster(t, "cluster1")
+	marked := func() string {
+		t.Helper()
+		data := dataOf(t, database)
+		if err := data.check(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		id := database.restoreOf(t, "cluster1")
+		if got := data.restore; got != id {
+			t.Errorf("restore of new ManagedClusters = %q, want that of the others, %q", got, id)
+		}
+		return id
+	}
+	mark := func(in testDatabase, id string) { in.put(t, etcd.MarkKey("/registry"), `{"id":"`+id+`"}`) }
+	if got := marked(); got != "" {
+		t.Errorf("restore without a restore = %q, want none", got)
+	}
+	mark(database.works, "works-1")
+	if got := marked(); got != "works-1" {
+		t.Errorf("restore after one of the ManifestWorks = %q, want works-1", got)
+	}
+	mark(database.testDatabase, "others-1")
+	both := marked()
+	if both == "" || both == "works-1" || both == "others-1" || both != marked() {
+		t.Errorf("restore after two restores = %q, want a new ID that stays the same", both)
+	}
+	mark(database.works, "works-2")
+	if got := marked(); got == "" || got == both || got == "works-2" {
+		t.Errorf("restore after another restore of the ManifestWorks = %q, want a new ID", got)
+	}
+	mark(database.testDatabase, "works-2")
+	if got := marked(); got != "works-2" {
+		t.Errorf("restore of both with the same ID = %q, want works-2", got)
 	}
 }

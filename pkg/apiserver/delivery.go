@@ -7,7 +7,6 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/discovery"
 	rbacinformers "k8s.io/client-go/informers/rbac/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -33,7 +32,7 @@ const (
 var NamespaceSources = []NamespaceSource{NamespacesOfCluster, NamespacesOfHub}
 
 // newDeliverer builds the Deliverer of ClusterPermissions.
-func (c CompletedConfig) newDeliverer(clients *clients, informers informerFactories, hub kubernetes.Interface, roles rbacinformers.Interface, addons *accountAddons, presence *registration.Presence) *permissions.Deliverer {
+func (c CompletedConfig) newDeliverer(clients *clients, informers informerFactories, hub kubernetes.Interface, roles rbacinformers.Interface, addons *permissions.AccountAddons, presence *registration.Presence) *permissions.Deliverer {
 	var namespaces permissions.Namespaces
 	if c.extra.NamespaceSource == NamespacesOfHub {
 		// Admission uses the same informer.
@@ -67,19 +66,6 @@ func (c CompletedConfig) newDeliverer(clients *clients, informers informerFactor
 	return deliverer
 }
 
-// newPresence builds the check whether the cluster of a namespace has joined.
-func newPresence(required bool, clients *clients, informers informerFactories) *registration.Presence {
-	presence := &registration.Presence{
-		Clusters:       clients.clusters.ClusterV1(),
-		CachedClusters: informers.clusters.Cluster().V1().ManagedClusters().Lister(),
-		Required:       required,
-	}
-	if clients.clusters == clients.own {
-		presence.Registrations = clients.own.RegisterV1alpha1()
-	}
-	return presence
-}
-
 // onlyRules removes all metadata of a role except its identity and the labels that the server reads.
 func onlyRules(obj any) (any, error) {
 	switch role := obj.(type) {
@@ -103,30 +89,22 @@ func identityOf(meta *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: meta.Namespace, Name: meta.Name, UID: meta.UID, ResourceVersion: meta.ResourceVersion}
 }
 
-// accountAddons are the ManagedClusterAddOns of upstream agents for accounts. The hub may begin to serve
+// followAddons builds the ManagedClusterAddOns of upstream agents for accounts. The hub may begin to serve
 // ManagedClusterAddOns later.
-type accountAddons struct {
-	*permissions.AccountAddons
-	hub    discovery.DiscoveryInterface
-	served atomic.Bool
-}
-
-func newAccountAddons(clients *clients, hub discovery.DiscoveryInterface) (_ *accountAddons, err error) {
-	a := &accountAddons{hub: hub}
-	own := clients.addons == clients.own
-	a.served.Store(own)
+func (s *Server) followAddons() (err error) {
+	own, served := s.clients.addons == s.clients.own, &atomic.Bool{}
+	served.Store(own)
 	// Hubs may have upstream agents from before this server served add-ons.
-	a.AccountAddons, err = permissions.NewAccountAddons(clients.addons, a.served.Load, own)
-	return a, err
-}
-
-// run watches the add-ons until ctx ends.
-func (a *accountAddons) run(ctx context.Context) {
-	if !a.served.Load() {
-		if !waitUntilServed(ctx, a.hub, addonv1alpha1.SchemeGroupVersion.WithResource("managedclusteraddons")) {
-			return
-		}
-		a.served.Store(true)
+	if s.addons, err = permissions.NewAccountAddons(s.clients.addons, served.Load, own); err != nil {
+		return err
 	}
-	a.Informer().RunWithContext(ctx)
+	watch := func(ctx context.Context) {
+		served.Store(true)
+		s.addons.Informer().RunWithContext(ctx)
+	}
+	if !own {
+		watch = s.whenServed(addonv1alpha1.SchemeGroupVersion.WithResource("managedclusteraddons"), watch)
+	}
+	s.hooks["account-addons"] = watch
+	return nil
 }

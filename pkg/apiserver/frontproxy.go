@@ -24,7 +24,6 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 )
 
 // frontProxy authenticates requests that the hub forwards, as the authenticator of k8s.io/apiserver does. Their users are of
@@ -39,12 +38,12 @@ type frontProxy struct {
 	next authenticator.Request
 }
 
-func newFrontProxy(config *authenticatorfactory.RequestHeaderConfig, hub kubernetes.Interface, next authenticator.Request, passive clock.PassiveClock) *frontProxy {
+func newFrontProxy(config *authenticatorfactory.RequestHeaderConfig, hub kubernetes.Interface, next authenticator.Request) *frontProxy {
 	headers := group.NewAuthenticatedGroupAdder(headerrequest.NewDynamic(config.UsernameHeaders, config.UIDHeaders, config.GroupHeaders, config.ExtraHeaderPrefixes))
 	return &frontProxy{
 		config:    config,
 		loaded:    x509request.NewDynamicCAVerifier(config.CAContentProvider.VerifyOptions, headers, config.AllowedClientNames),
-		published: newPublishedAuthority(hub, headers, config.AllowedClientNames, passive),
+		published: newPublishedAuthority(hub, headers, config.AllowedClientNames),
 		next:      next,
 	}
 }
@@ -133,7 +132,6 @@ type publishedAuthority struct {
 	hub     kubernetes.Interface
 	headers authenticator.Request
 	names   headerrequest.StringSliceProvider
-	clock   clock.PassiveClock
 
 	patience time.Duration
 	waiters  chan struct{}
@@ -144,9 +142,9 @@ type publishedAuthority struct {
 	verifier authenticator.Request
 }
 
-func newPublishedAuthority(hub kubernetes.Interface, headers authenticator.Request, names headerrequest.StringSliceProvider, passive clock.PassiveClock) *publishedAuthority {
+func newPublishedAuthority(hub kubernetes.Interface, headers authenticator.Request, names headerrequest.StringSliceProvider) *publishedAuthority {
 	return &publishedAuthority{
-		hub: hub, headers: headers, names: names, clock: passive, patience: authorityPatience,
+		hub: hub, headers: headers, names: names, patience: authorityPatience,
 		waiters: make(chan struct{}, authorityWaiters), turn: make(chan struct{}, 1),
 	}
 }
@@ -180,12 +178,12 @@ func (a *publishedAuthority) current(ctx context.Context) authenticator.Request 
 	case <-ctx.Done():
 		return nil
 	}
-	if a.clock.Since(a.read) < authorityPeriod {
+	if time.Since(a.read) < authorityPeriod {
 		return a.verifier
 	}
 	a.verifier = nil
 	config, err := a.hub.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, authenticationConfigMap, metav1.GetOptions{})
-	a.read = a.clock.Now()
+	a.read = time.Now()
 	if err != nil {
 		return nil
 	}

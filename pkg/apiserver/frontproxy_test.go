@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
-	"k8s.io/utils/clock"
 )
 
 // authority is a certificate authority of front proxies.
@@ -92,7 +91,7 @@ const clientName = "client"
 
 // newTestProxy returns a frontProxy to which all other clients are anonymous, except those with a certificate for the name
 // clientName.
-func newTestProxy(loaded dynamiccertificates.CAContentProvider, names headerrequest.StringSliceProvider, hub kubernetes.Interface, passive clock.PassiveClock) *frontProxy {
+func newTestProxy(loaded dynamiccertificates.CAContentProvider, names headerrequest.StringSliceProvider, hub kubernetes.Interface) *frontProxy {
 	return newFrontProxy(&authenticatorfactory.RequestHeaderConfig{
 		UsernameHeaders: headerrequest.StaticStringSlice{"X-Remote-User"}, UIDHeaders: headerrequest.StaticStringSlice{"X-Remote-Uid"},
 		GroupHeaders: headerrequest.StaticStringSlice{"X-Remote-Group"}, ExtraHeaderPrefixes: headerrequest.StaticStringSlice{"X-Remote-Extra-"},
@@ -103,7 +102,7 @@ func newTestProxy(loaded dynamiccertificates.CAContentProvider, names headerrequ
 			name = clientName
 		}
 		return &authenticator.Response{User: &user.DefaultInfo{Name: name}}, true, nil
-	}), passive)
+	}))
 }
 
 // TestFrontProxy checks that only a valid certificate of the hub with an allowed name makes a request one of another user.
@@ -112,7 +111,7 @@ func TestFrontProxy(t *testing.T) {
 	first, second := newAuthority(t, "first"), newAuthority(t, "second")
 	published.publish(t, first)
 	// The provider is replaced while the proxy uses it.
-	proxy := newTestProxy(published, headerrequest.StringSliceProviderFunc(func() []string { return names }), fake.NewClientset(), clock.RealClock{})
+	proxy := newTestProxy(published, headerrequest.StringSliceProviderFunc(func() []string { return names }), fake.NewClientset())
 	proxy.published.patience = 0
 	later := time.Now().Add(time.Hour)
 	certificate := first.client(t, "front-proxy", later)

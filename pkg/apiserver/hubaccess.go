@@ -25,7 +25,6 @@ import (
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz"
-	"open-cluster-management.io/hub-apiserver/pkg/servingcert"
 )
 
 const (
@@ -80,19 +79,15 @@ func newPermissionSet(warning string, rows ...hubPermission) permissionSet {
 	return s
 }
 
-// hubStores contains the kinds that the hub stores itself, so that the server reads them from the hub.
-type hubStores struct {
-	works, clusters, sets, accounts bool
-}
-
-// newHubAccess returns the check of the permissions that the server needs. certificate is nil if the server does not
-// manage its serving certificate.
-func newHubAccess(hub kubernetes.Interface, leaseNamespaces []string, certificate *servingcert.Policy, stores hubStores, search bool) *hubAccess {
+// hubAccess returns the check of the permissions that the server needs.
+func (s *Server) hubAccess() *hubAccess {
 	const (
 		read = "get list watch"
 		all  = "get list watch create update delete"
 		rbac = rbacv1.GroupName
 	)
+	// These are true if the hub stores the kind, so that the server reads it there.
+	works, clusters, sets := s.clients.works != s.clients.own, s.clients.clusters != s.clients.own, s.clients.sets != s.clients.own
 	required := []hubPermission{
 		{true, "", "authentication.k8s.io", "tokenreviews", "create"},
 		{true, "", "authorization.k8s.io", "subjectaccessreviews", "create"},
@@ -100,36 +95,36 @@ func newHubAccess(hub kubernetes.Interface, leaseNamespaces []string, certificat
 		{true, "", "", "namespaces", read},
 		{true, "", "flowcontrol.apiserver.k8s.io", "flowschemas prioritylevelconfigurations", "list watch"},
 		{true, "", "admissionregistration.k8s.io", "validatingadmissionpolicies validatingadmissionpolicybindings mutatingwebhookconfigurations validatingwebhookconfigurations", "list watch"},
-		{stores.works, "", workv1.GroupName, "manifestworks", all},
-		{!stores.works, "", rbac, "rolebindings", "list watch update"},
-		{stores.clusters, "", clusterv1.GroupName, "managedclusters", read},
+		{works, "", workv1.GroupName, "manifestworks", all},
+		{!works, "", rbac, "rolebindings", "list watch update"},
+		{clusters, "", clusterv1.GroupName, "managedclusters", read},
 		// To register clusters. This includes the permissions of agents, because RBAC allows a user to grant only permissions
 		// that the user has.
-		{!stores.clusters, "", "", "namespaces", "create update delete"},
-		{!stores.clusters, "", rbac, "clusterroles clusterrolebindings rolebindings", all},
-		{!stores.clusters, "", clusterv1.GroupName, "managedclusters", "get list watch update patch"},
-		{!stores.clusters, "", clusterv1.GroupName, "managedclusters/status", "update patch"},
-		{!stores.clusters, "", registerv1alpha1.GroupName, "managedclusters/clientcertificates", "renew"},
-		{!stores.clusters, "", certificatesv1.GroupName, "certificatesigningrequests", "create get list watch deletecollection"},
-		{!stores.clusters, "", certificatesv1.GroupName, "certificatesigningrequests/approval", "update"},
-		{!stores.clusters, "", coordinationv1.GroupName, "leases", "get list watch create delete"},
-		{stores.sets, "", clusterv1.GroupName, "managedclustersets managedclustersetbindings", read},
-		{!stores.accounts, "", rbac, "roles rolebindings", all},
+		{!clusters, "", "", "namespaces", "create update delete"},
+		{!clusters, "", rbac, "clusterroles clusterrolebindings rolebindings", all},
+		{!clusters, "", clusterv1.GroupName, "managedclusters", "get list watch update patch"},
+		{!clusters, "", clusterv1.GroupName, "managedclusters/status", "update patch"},
+		{!clusters, "", registerv1alpha1.GroupName, "managedclusters/clientcertificates", "renew"},
+		{!clusters, "", certificatesv1.GroupName, "certificatesigningrequests", "create get list watch deletecollection"},
+		{!clusters, "", certificatesv1.GroupName, "certificatesigningrequests/approval", "update"},
+		{!clusters, "", coordinationv1.GroupName, "leases", "get list watch create delete"},
+		{sets, "", clusterv1.GroupName, "managedclustersets managedclustersetbindings", read},
+		{s.secretInformers != nil, "", rbac, "roles rolebindings", all},
 		// These include the permissions that the server grants to agents.
-		{!stores.accounts, "", "", "secrets", "list watch get create update patch delete"},
+		{s.secretInformers != nil, "", "", "secrets", "list watch get create update patch delete"},
 	}
-	for _, namespace := range slices.Compact(leaseNamespaces) {
+	for _, namespace := range slices.Compact([]string{s.extra.Namespace, s.extra.LeaderElection.ResourceNamespace}) {
 		required = append(required, hubPermission{true, namespace, coordinationv1.GroupName, "leases", "get create update"})
 	}
-	if certificate != nil {
+	if certificate := s.extra.ServingCertificate; certificate != nil {
 		required = append(required, hubPermission{true, certificate.Namespace, "", "secrets", "get create update"},
 			hubPermission{true, "", apiregistrationv1.GroupName, "apiservices", "list"})
 	}
 	a := &hubAccess{
-		hub:      hub,
+		hub:      s.hub,
 		required: newPermissionSet("The server lacks permissions that it requires on the hub", required...),
 		search: newPermissionSet("The server refuses searches because it lacks permissions to read the RBAC objects of the hub",
-			hubPermission{search, "", rbac, "roles clusterroles rolebindings clusterrolebindings", "list watch"}),
+			hubPermission{s.search != nil, "", rbac, "roles clusterroles rolebindings clusterrolebindings", "list watch"}),
 	}
 	for verb := range strings.FieldsSeq(read) {
 		a.required.attributes = append(a.required.attributes, authorizationv1.ResourceAttributes{

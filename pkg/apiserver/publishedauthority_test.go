@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	certutil "k8s.io/client-go/util/cert"
-	"k8s.io/utils/clock"
 )
 
 // TestPublishedAuthority checks that the hub is authenticated as soon as it publishes a new authority, although the
@@ -61,7 +60,7 @@ func TestPublishedAuthority(t *testing.T) {
 					Data:       map[string]string{"requestheader-client-ca-file": string(content)},
 				}, err
 			})
-			proxy := newTestProxy(loaded, headerrequest.StaticStringSlice{"front-proxy"}, hub, clock.RealClock{})
+			proxy := newTestProxy(loaded, headerrequest.StaticStringSlice{"front-proxy"}, hub)
 			if test.user == user.Anonymous {
 				proxy.published.patience = 2 * authorityPeriod
 			}

@@ -8,11 +8,9 @@ import (
 	"time"
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	kubeinformers "k8s.io/client-go/informers"
 	certificatesinformers "k8s.io/client-go/informers/certificates/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
@@ -60,10 +58,6 @@ type clusterRegistration struct {
 	// nil if this server does not register clusters.
 	groups        func(cluster string) []string
 	registrations cache.SharedIndexInformer
-	// controllers run on the leader.
-	controllers []func(context.Context)
-	// check runs on every replica. It is nil if this server does not register clusters.
-	check func(context.Context)
 	// gate is nil if this server does not register clusters.
 	gate *denial.Gate
 }
@@ -80,8 +74,14 @@ func (r *clusterRegistration) guard(generic *genericapiserver.CompletedConfig) {
 	}
 }
 
-func (c CompletedConfig) newRegistration(clients *clients, informers informerFactories, hub kubernetes.Interface, labelled kubeinformers.SharedInformerFactory, recorder events.EventRecorder) (*clusterRegistration, error) {
-	config := c.extra.Registration
+// register builds the registration of clusters.
+func (a *assembly) register() error {
+	s, config := a.server, a.extra.Registration
+	clients, informers, hub, labelled := s.clients, s.informers, s.hub, s.hubInformers
+	if clients.clusters != clients.own {
+		a.generic.MergedResourceConfig.DisableVersions(registerv1alpha1.SchemeGroupVersion)
+		return nil
+	}
 	decisions := managedcluster.NewDecisions()
 	records := managedclusterregistration.NewRecords(decisions)
 	clusters := informers.clusters.Cluster().V1().ManagedClusters()
@@ -93,15 +93,16 @@ func (c CompletedConfig) newRegistration(clients *clients, informers informerFac
 		HubARN: config.HubARN, Mapping: config.Mapping,
 		Records: records, Clusters: decisions, Decisions: decisions,
 		MayDecide: func(ctx context.Context, cluster string) error {
-			return acceptance.Check(ctx, c.generic.Authorization.Authorizer, cluster)
+			return acceptance.Check(ctx, a.generic.Authorization.Authorizer, cluster)
 		},
-		Namespaces: c.generic.SharedInformerFactory.Core().V1().Namespaces().Lister(), // admission uses the same informer
+		Namespaces: a.generic.SharedInformerFactory.Core().V1().Namespaces().Lister(), // admission uses the same informer
 		Revoker:    access,
 	}
-	out := &clusterRegistration{gate: denial.New(clock.RealClock{})}
+	out := &a.registering
+	out.gate = denial.New(clock.RealClock{})
 	options.Gate = out.gate
 	if _, err := clusters.Informer().AddEventHandler(out.gate.Handler()); err != nil {
-		return nil, fmt.Errorf("watching ManagedClusters: %w", err)
+		return fmt.Errorf("watching ManagedClusters: %w", err)
 	}
 	var requests certificatesinformers.CertificateSigningRequestInformer
 	if slices.Contains(config.Drivers, registerv1alpha1.DriverCSR) {
@@ -113,15 +114,15 @@ func (c CompletedConfig) newRegistration(clients *clients, informers informerFac
 			AutoApproved: config.AutoApprovedUsers, MaxRequests: config.MaxRequests, Clock: clock.RealClock{},
 		})
 		if err != nil {
-			return nil, err
+			return err
 		}
 		options.Approver = approver
-		out.controllers = append(out.controllers, approver.Run)
+		s.controllers = append(s.controllers, approver.Run)
 	}
 	if slices.Contains(config.Drivers, registerv1alpha1.DriverAWSIRSA) {
 		driver, err := config.newAWSDriver(hub, records)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		options.Drivers = append(options.Drivers, driver)
 	} else {
@@ -129,7 +130,7 @@ func (c CompletedConfig) newRegistration(clients *clients, informers informerFac
 	}
 	check := registration.NewHubCheck(options.Drivers)
 	options.HubProblems = check.Problems
-	out.check = check.Run
+	s.hooks["registration-hub-check"] = check.Run
 	registrar := registration.NewRegistrar(options)
 	out.dependencies = &RegistrationDependencies{Registrar: registrar, Records: records, Decisions: decisions}
 
@@ -145,15 +146,15 @@ func (c CompletedConfig) newRegistration(clients *clients, informers informerFac
 	controller := registration.NewController(registration.Options{
 		Clusters: clients.clusters.ClusterV1(), ClusterInformer: clusters, Registrations: registrations, Records: records,
 		Drivers: options.Drivers, Access: access, Hub: hub, HubInformers: labelled, Requests: requests, Works: clients.works.WorkV1(), Addons: clients.addons.AddonV1alpha1(),
-		CachedWorks: informers.works.Work().V1().ManifestWorks().Lister(), DrainTimeout: config.DrainTimeout, Events: recorder,
+		CachedWorks: informers.works.Work().V1().ManifestWorks().Lister(), DrainTimeout: config.DrainTimeout, Events: a.recorder,
 		Decisions: decisions, EnsureRecord: registrar.EnsureRecord, AutoApproval: config.AutoApproval,
 	})
 	alive := liveness.NewController(liveness.Options{
 		Clusters: clients.clusters.ClusterV1(), ClusterInformer: clusters,
 		Leases: hub.CoordinationV1(), LeaseInformer: labelled.Coordination().V1().Leases(), Clock: clock.RealClock{},
 	})
-	out.controllers = append(out.controllers, controller.Run, alive.Run)
-	return out, nil
+	s.controllers = append(s.controllers, controller.Run, alive.Run)
+	return nil
 }
 
 func (c *RegistrationConfig) newAWSDriver(hub kubernetes.Interface, records registration.Records) (registration.Driver, error) {

@@ -82,17 +82,6 @@ type RegistrationDependencies struct {
 	Decisions *managedcluster.Decisions
 }
 
-// SearchDependencies are the dependencies of the group search.open-cluster-management.io.
-type SearchDependencies struct {
-	Engine  searchengine.Engine
-	Scopes  searchengine.Scopes
-	Reports *ingest.Handler
-	// WatchMemory limits the memory of watches. If it is nil, there is no limit.
-	WatchMemory *watch.Memory
-	// Console are the files of the console.
-	Console console.Files
-}
-
 // Resources returns the table of all stored resources.
 func Resources(d Dependencies) []definition.Resource {
 	clusters := managedcluster.Options{Authorizer: d.Authorizer, Restore: func() string { return d.Restore }}
@@ -126,7 +115,13 @@ func Resources(d Dependencies) []definition.Resource {
 
 // VirtualDependencies are the dependencies of resources that are served but not stored.
 type VirtualDependencies struct {
-	Search SearchDependencies
+	Engine  searchengine.Engine
+	Scopes  searchengine.Scopes
+	Reports *ingest.Handler
+	// WatchMemory limits the memory of watches. If it is nil, there is no limit.
+	WatchMemory *watch.Memory
+	// Console are the files of the console.
+	Console console.Files
 	// Access are the dependencies of the group access.open-cluster-management.io.
 	Access fleetreview.Options
 	// Views are the storages of the views of callers.
@@ -143,7 +138,7 @@ type Views struct {
 // Virtual returns the table of all resources that are served but not stored.
 func Virtual(d VirtualDependencies) []definition.Virtual {
 	questions := func() search.Options {
-		return search.Options{Engine: d.Search.Engine, Scopes: d.Search.Scopes, States: d.Search.Reports.States}
+		return search.Options{Engine: d.Engine, Scopes: d.Scopes, States: d.Reports.States}
 	}
 	version := searchv1alpha1.SchemeGroupVersion
 	return []definition.Virtual{
@@ -151,14 +146,14 @@ func Virtual(d VirtualDependencies) []definition.Virtual {
 		virtual(version, "searchcompletions", func() rest.Storage { return search.NewCompletions(questions()) }),
 		virtual(version, "searchschemas", func() rest.Storage { return search.NewSchemas(questions()) }),
 		virtual(version, "fleetresources", func() rest.Storage {
-			return fleetresource.NewREST(fleetresource.Options{Engine: d.Search.Engine, Scopes: d.Search.Scopes, WatchMemory: d.Search.WatchMemory})
+			return fleetresource.NewREST(fleetresource.Options{Engine: d.Engine, Scopes: d.Scopes, WatchMemory: d.WatchMemory})
 		}),
 		{Name: "inventories", Version: version, Storages: func() map[string]rest.Storage {
-			return map[string]rest.Storage{"inventories": inventory.NewREST(d.Search.Reports, d.Search.Scopes), "inventories/sync": inventory.NewSync(d.Search.Reports)}
+			return map[string]rest.Storage{"inventories": inventory.NewREST(d.Reports, d.Scopes), "inventories/sync": inventory.NewSync(d.Reports)}
 		}},
-		virtual(version, console.Resource, func() rest.Storage { return consolestorage.NewREST(d.Search.Console) }),
+		virtual(version, console.Resource, func() rest.Storage { return consolestorage.NewREST(d.Console) }),
 		{Name: "clusterstatuses", Version: proxyv1beta1.SchemeGroupVersion, Storages: func() map[string]rest.Storage {
-			return map[string]rest.Storage{"clusterstatuses": clusterstatus.REST{}, "clusterstatuses/aggregator": clusterstatus.NewAggregator(d.Search.Reports)}
+			return map[string]rest.Storage{"clusterstatuses": clusterstatus.REST{}, "clusterstatuses/aggregator": clusterstatus.NewAggregator(d.Reports)}
 		}},
 		virtual(accessv1alpha1.SchemeGroupVersion, "selffleetaccessreviews", func() rest.Storage { return fleetreview.NewSelf(d.Access) }),
 		virtual(accessv1alpha1.SchemeGroupVersion, "fleetaccessreviews", func() rest.Storage { return fleetreview.NewAccess(d.Access) }),

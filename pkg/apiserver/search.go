@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"runtime/debug"
@@ -17,7 +18,6 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/apiserver/pkg/server/healthz"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -358,17 +358,14 @@ func onlySubjects(obj any) (any, error) {
 
 // addHooks adds the background work of search to the generic server. A server that has just started is not ready
 // before it can search. If it lacks permission to read the RBAC of the hub, it is ready without search.
-func (f *fleetSearch) addHooks(s *Server, hub *hubAccess) (map[string]func(context.Context), error) {
-	err := s.generic.AddReadyzChecks(healthz.NamedCheck("search", func(*http.Request) error {
+func (f *fleetSearch) addHooks(s *Server, hub *hubAccess) {
+	s.checks["search"] = func(*http.Request) error {
 		if !f.scopes.HasSynced() && !hub.deniesSearch() {
 			return visibility.ErrNotSynced
 		}
 		return nil
-	}))
-	if err != nil {
-		return nil, err
 	}
-	hooks := map[string]func(context.Context){
+	maps.Copy(s.hooks, map[string]func(context.Context){
 		"search-permissions": func(ctx context.Context) {
 			f.bindings.Start(ctx.Done())
 			defer f.bindings.Shutdown()
@@ -379,13 +376,11 @@ func (f *fleetSearch) addHooks(s *Server, hub *hubAccess) (map[string]func(conte
 		"search-cluster-resources": f.clusters.Run,
 		// It does not delay readiness: until it is done, the index says that clusters are unknown.
 		"access-feed": f.accessFeed.Run,
-	}
+	})
 	if f.database != nil && s.extra.Embedded == nil {
-		check := newDatabaseCheck(f.database.Away, s.etcd.Client, s.etcd.Prefix, s.extra.Identity)
-		hooks["search-database"] = check.run
-		err = s.generic.AddReadyzChecks(healthz.NamedCheck("search-database", check.ready))
+		check := newDatabaseCheck(f.database.Away, s.etcd[0].Client, s.etcd[0].Prefix, s.extra.Identity)
+		s.hooks["search-database"], s.checks["search-database"] = check.run, check.ready
 	}
-	return hooks, err
 }
 
 // searched reports whether the server serves search.

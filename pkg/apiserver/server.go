@@ -20,11 +20,12 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 
+	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	migrationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/migration/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/permissions"
 	"open-cluster-management.io/hub-apiserver/pkg/quota"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
-	"open-cluster-management.io/hub-apiserver/pkg/servingcert"
 )
 
 const campaignPause = time.Second
@@ -41,17 +42,14 @@ type Server struct {
 	// hubRoles are the informers of all roles of the hub. addons are the add-ons of upstream agents for
 	// accounts.
 	hubRoles informers.SharedInformerFactory
-	addons   *accountAddons
-	// assignments serve MulticlusterRoleAssignments. They are nil for a server that does not.
-	assignments *roleAssignments
+	addons   *permissions.AccountAddons
 	// counters count the objects of namespaces for their quotas.
 	counters []*quota.Counter
 	// search is nil for a server without fleet search.
 	search *fleetSearch
-	// hubCheck checks the prerequisites of registration on the hub. It is nil without registration.
-	hubCheck func(context.Context)
-	// certificate keeps the serving certificate. It is nil if the server does not manage it.
-	certificate *servingcert.Controller
+	// hooks run from the start, each until its context ends, and checks are checks of readiness. The keys are their names.
+	hooks  map[string]func(context.Context)
+	checks map[string]func(*http.Request) error
 	// watches are the watches of stored objects, which end when a migration from or to OCM begins.
 	watches *definition.Watches
 	// events receives the Events of this replica.
@@ -66,60 +64,43 @@ type Server struct {
 }
 
 func (s *Server) addHooks() error {
-	leases := []string{s.extra.Namespace, s.extra.LeaderElection.ResourceNamespace}
-	access := newHubAccess(s.hub, leases, s.extra.ServingCertificate, hubStores{
-		works:    s.clients.works != s.clients.own,
-		clusters: s.clients.clusters != s.clients.own,
-		sets:     s.clients.sets != s.clients.own,
-		accounts: s.secretInformers == nil,
-	}, s.search != nil)
-	err := s.generic.AddReadyzChecks(
-		healthz.NamedCheck("hub-permissions", access.ready),
-		healthz.NamedCheck("stuck-workers", func(*http.Request) error { return reconcile.Stuck() }),
-		healthz.NamedCheck("quotas", func(*http.Request) error {
-			if slices.ContainsFunc(s.counters, func(c *quota.Counter) bool { return !c.Synced() }) {
-				return errors.New("the quotas of namespaces are not counted yet")
-			}
-			return nil
-		}))
-	if err != nil {
-		return err
+	access := s.hubAccess()
+	s.checks["hub-permissions"] = access.ready
+	s.checks["stuck-workers"] = func(*http.Request) error { return reconcile.Stuck() }
+	s.checks["quotas"] = func(*http.Request) error {
+		if slices.ContainsFunc(s.counters, func(c *quota.Counter) bool { return !c.Synced() }) {
+			return errors.New("the quotas of namespaces are not counted yet")
+		}
+		return nil
 	}
-	hooks := map[string]func(context.Context){
+	maps.Copy(s.hooks, map[string]func(context.Context){
 		"hub-permissions": access.run,
 		"own-informers":   s.runInformers,
 		"hub-controllers": s.campaign,
-		"account-addons":  s.addons.run,
 		"quotas":          s.count,
 		"events":          s.recordEvents,
-	}
+	})
 	if s.clients.accounts != s.clients.own {
-		hooks["account-informers"] = s.runAccountInformers
-	}
-	if s.assignments != nil {
-		hooks["placement-decisions"] = s.assignments.run
-	}
-	if s.certificate != nil {
-		if err := s.generic.AddReadyzChecks(healthz.NamedCheck("serving-certificate", s.certificate.Ready)); err != nil {
-			return err
-		}
-		hooks["serving-certificate"] = s.certificate.Run
-	}
-	if s.hubCheck != nil {
-		hooks["registration-hub-check"] = s.hubCheck
+		// ClusterPermissions without accounts do not depend on them.
+		s.hooks["account-informers"] = s.whenServed(authenticationv1beta1.SchemeGroupVersion.WithResource("managedserviceaccounts"), func(ctx context.Context) {
+			s.informers.accounts.Start(ctx.Done())
+			defer s.informers.accounts.Shutdown()
+			<-ctx.Done()
+		})
 	}
 	if s.search != nil {
-		of, err := s.search.addHooks(s, access)
-		if err != nil {
-			return err
-		}
-		maps.Copy(hooks, of)
+		s.search.addHooks(s, access)
 	}
 	if s.extra.Embedded != nil {
-		hooks["embedded-etcd-maintenance"] = s.extra.Embedded.Maintain
-		hooks["embedded-etcd-snapshots"] = s.extra.Embedded.SaveSnapshots
+		s.hooks["embedded-etcd-maintenance"] = s.extra.Embedded.Maintain
+		s.hooks["embedded-etcd-snapshots"] = s.extra.Embedded.SaveSnapshots
 	}
-	for name, run := range hooks {
+	for _, name := range slices.Sorted(maps.Keys(s.checks)) {
+		if err := s.generic.AddReadyzChecks(healthz.NamedCheck(name, s.checks[name])); err != nil {
+			return err
+		}
+	}
+	for name, run := range s.hooks {
 		err := s.generic.AddPostStartHook(name, func(hook genericapiserver.PostStartHookContext) error {
 			s.running.Go(func() { run(hook) })
 			return nil
@@ -151,9 +132,12 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.claim != nil {
 		needed(s.claim.keep)
 	}
-	if s.extra.EtcdFailover != nil {
-		// Without etcd, watches would look as if nothing changed, although other replicas may reach it.
-		s.running.Go(func() { s.extra.EtcdFailover.Run(ctx, s.etcd, s.watches.End) })
+	for _, cluster := range s.etcd {
+		needed(cluster.AwaitVersions)
+		if s.extra.EtcdFailover != nil {
+			// Without etcd, watches would look as if nothing changed, although other replicas may reach it.
+			s.running.Go(func() { s.extra.EtcdFailover.Run(ctx, cluster, s.watches.End) })
+		}
 	}
 	if s.extra.Embedded != nil {
 		needed(failure("embedded etcd", s.extra.Embedded.Failed()))
@@ -183,7 +167,7 @@ func failure(part string, failed <-chan error) func(context.Context) error {
 }
 
 func (s *Server) closeEtcd() {
-	if err := s.etcd.Close(); err != nil && !errors.Is(err, context.Canceled) {
+	if err := closeEtcd(s.etcd); err != nil && !errors.Is(err, context.Canceled) {
 		klog.Background().Error(err, "Failed to close the connections to etcd")
 	}
 }

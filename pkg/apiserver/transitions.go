@@ -26,9 +26,10 @@ func (s *Server) recordEvents(ctx context.Context) {
 	}
 }
 
-// transitions returns the kinds that have Events when their conditions change. For objects that the hub stores in
+// transitions returns the kinds that have Events when their conditions change. assigns is true if the server serves
+// MulticlusterRoleAssignments. For objects that the hub stores in
 // CustomResourceDefinitions, the controllers of the hub record Events.
-func transitions(clients *clients, informers informerFactories, assignments *roleAssignments) []transition.Kind {
+func transitions(clients *clients, informers informerFactories, assigns bool) []transition.Kind {
 	kinds := []transition.Kind{{
 		Informer: informers.own.Rbac().V1alpha1().ClusterPermissions().Informer(),
 		Conditions: func(obj runtime.Object) []metav1.Condition {
@@ -43,7 +44,7 @@ func transitions(clients *clients, informers informerFactories, assignments *rol
 			{Condition: rbacv1alpha1.ConditionApproved, Action: "Approve"},
 		},
 	}}
-	if assignments != nil {
+	if assigns {
 		kinds = append(kinds, transition.Kind{
 			Informer: informers.own.Rbac().V1beta1().MulticlusterRoleAssignments().Informer(),
 			Conditions: func(obj runtime.Object) []metav1.Condition {

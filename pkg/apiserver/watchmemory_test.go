@@ -31,9 +31,9 @@ func TestWatchesOfTheTableAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = engine.Close() })
-	rows := Virtual(VirtualDependencies{Search: SearchDependencies{
+	rows := Virtual(VirtualDependencies{
 		Engine: engine, Scopes: anyone{}, WatchMemory: searchwatch.NewMemory(1, "search-watch-memory-bytes"),
-	}})
+	})
 	ctx := request.WithNamespace(request.WithUser(t.Context(), &user.DefaultInfo{Name: "jane"}), "")
 	watched := 0
 	for _, row := range rows {

@@ -2,26 +2,31 @@ package rbac
 
 import (
 	"hash/maphash"
+	"math"
 	"slices"
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// Marks are bits for pairs of a verb and a resource, by hash. Rules that share no mark with a request do not allow it. To
-// compare marks is much faster than to compare rules.
+// Marks are a Bloom filter of pairs of a verb and a resource: each pair sets markBits bits, by hash. Rules that lack a bit of
+// the pair of a request do not allow it. To compare marks is much faster than to compare rules.
 type Marks [4]uint64
 
 const (
 	// maxMarked bounds the pairs of a rule.
 	maxMarked = 100
-	// markAny, in the first word, is the mark of rules for all verbs or resources and of rules with too many pairs.
-	markAny = 1
+	// With two bits for a pair, no seed makes many rule sets have the marks of a common request by chance.
+	markBits = 2
 	// markURL stands for all resources of requests for a path.
 	markURL = "url"
 )
 
-var markSeed = maphash.MakeSeed()
+var (
+	markSeed = maphash.MakeSeed()
+	// anyMarks are the marks of rules for all verbs or resources, and of rules with too many pairs.
+	anyMarks = Marks{math.MaxUint64, math.MaxUint64, math.MaxUint64, math.MaxUint64}
+)
 
 // MarksOf returns the marks of rules.
 func MarksOf(rules []rbacv1.PolicyRule) (m Marks) {
@@ -32,8 +37,7 @@ func MarksOf(rules []rbacv1.PolicyRule) (m Marks) {
 			resources = append(resources[:len(resources):len(resources)], markURL)
 		}
 		if len(rule.Verbs)*len(resources) > maxMarked || slices.Contains(rule.Verbs, rbacv1.VerbAll) || slices.ContainsFunc(resources, hasWildcard) {
-			m[0] |= markAny
-			continue
+			return anyMarks
 		}
 		for _, verb := range rule.Verbs {
 			for _, resource := range resources {
@@ -49,12 +53,14 @@ func hasWildcard(resource string) bool { return strings.HasPrefix(resource, rbac
 
 func (m *Marks) add(verb, resource string) {
 	sum := maphash.Comparable(markSeed, [2]string{verb, resource})
-	m[sum%4] |= 1 << (sum / 4 % 64)
+	for range markBits {
+		m[sum%4] |= 1 << (sum / 4 % 64)
+		sum >>= 8
+	}
 }
 
-// Marks returns the marks of a request: rules that allow it have one of them.
-func (q *Request) Marks() Marks {
-	m := Marks{markAny}
+// Marks returns the marks of a request.
+func (q *Request) Marks() (m Marks) {
 	if q.NonResource {
 		m.add(q.Verb, markURL)
 	} else {
@@ -63,7 +69,7 @@ func (q *Request) Marks() Marks {
 	return m
 }
 
-// Share reports whether both have a mark.
-func (m *Marks) Share(other *Marks) bool {
-	return m[0]&other[0]|m[1]&other[1]|m[2]&other[2]|m[3]&other[3] != 0
+// MayAllow reports whether rules with these marks may allow a request with the marks asked.
+func (m *Marks) MayAllow(asked *Marks) bool {
+	return asked[0]&^m[0]|asked[1]&^m[1]|asked[2]&^m[2]|asked[3]&^m[3] == 0
 }

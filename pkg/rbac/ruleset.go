@@ -123,8 +123,8 @@ func (s *RuleSet) listed() *ruleLists {
 	lists := &ruleLists{byResource: map[string][]listedRule{}, names: map[Request][]string{}}
 	for i := range s.Rules {
 		rule := &s.Rules[i]
-		r := listedRule{verbs: sorted(rule.Verbs), groups: sorted(rule.APIGroups), names: sorted(rule.ResourceNames)}
-		for _, resource := range sorted(rule.Resources) {
+		r := listedRule{verbs: Sorted(rule.Verbs), groups: Sorted(rule.APIGroups), names: Sorted(rule.ResourceNames)}
+		for _, resource := range Sorted(rule.Resources) {
 			lists.byResource[resource] = append(lists.byResource[resource], r)
 		}
 	}
@@ -171,7 +171,7 @@ func (l *ruleLists) allNames(q Request) []string {
 			}
 		}
 	}
-	names = sorted(names)
+	names = Sorted(names)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.names) < maxNames {
@@ -180,8 +180,8 @@ func (l *ruleLists) allNames(q Request) []string {
 	return names
 }
 
-// sorted returns a sorted copy without duplicates.
-func sorted(list []string) []string {
+// Sorted returns a sorted copy without duplicates.
+func Sorted(list []string) []string {
 	list = slices.Clone(list)
 	slices.Sort(list)
 	return slices.Compact(list)

@@ -236,6 +236,9 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (time.
 		return 0, c.makeRecord(ctx, cluster)
 	case accepted(cluster):
 		return c.grant(ctx, cluster, record)
+	case !everGranted(cluster, record):
+		// Undecided, or denied without access, which costs no request to the hub.
+		return c.autoApprove(ctx, cluster, record)
 	}
 	return c.deny(ctx, cluster, record)
 }
@@ -266,11 +269,59 @@ func (c *Controller) grant(ctx context.Context, cluster *clusterv1.ManagedCluste
 		return 0, err
 	}
 	if !complete || !granted(record) {
-		cluster, err = c.makeAccess(ctx, cluster, record)
-		if err != nil || cluster == nil {
+		return c.makeAccess(ctx, cluster, record)
+	}
+	return c.reportAccess(ctx, cluster)
+}
+
+// makeAccess grants access if the stored objects, and not only the caches, show that the cluster is accepted and has
+// its identity. If the cluster has changed since, an event follows.
+func (c *Controller) makeAccess(ctx context.Context, cached *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedClusterRegistration) (time.Duration, error) {
+	// The ManagedCluster is read first. The driver's loop marks an identity as not ready and then reads the
+	// ManagedCluster again before it revokes, so that one of the two sees the other's write.
+	cluster, stored, err := Stored(ctx, c.Clusters, c.Records, cached.Name)
+	if err != nil || !accepted(cluster) || cluster.UID != cached.UID || stored == nil || stored.UID != record.UID || !ready(stored) {
+		return 0, err
+	}
+	// From here on, the registration records that there may be objects to remove.
+	if !everGranted(nil, stored) {
+		if err := c.setRecord(ctx, stored, condition(registerv1alpha1.RegistrationAccessGranted, metav1.ConditionFalse,
+			registerv1alpha1.ReasonPending, "The server is granting the cluster access to the hub.")); err != nil {
 			return c.notGranted(ctx, cluster, record, err)
 		}
 	}
+	if err := c.Access.Grant(ctx, cluster.Name, AgentsOf(c.Drivers, stored), cluster.Spec.LeaseSeconds()); err != nil {
+		return c.notGranted(ctx, cluster, record, err)
+	}
+	latest, err := c.current(ctx, cluster.Name)
+	switch {
+	case err != nil:
+		return 0, err
+	case !accepted(latest) || latest.UID != cluster.UID:
+		// A denial revokes within its request. It ran during the grant, so it revoked too early.
+		return 0, c.Access.Revoke(ctx, cluster.Name)
+	case latest.Generation != cluster.Generation:
+		return 0, nil // perhaps denied and accepted again
+	}
+	err = c.updateRecord(ctx, stored, func(r *registerv1alpha1.ManagedClusterRegistration) {
+		meta.SetStatusCondition(&r.Status.Conditions, metav1.Condition{
+			Type: registerv1alpha1.RegistrationAccessGranted, Status: metav1.ConditionTrue, Reason: registerv1alpha1.ReasonGranted,
+			Message: "The cluster has access to the hub.",
+		})
+		meta.RemoveStatusCondition(&r.Status.Conditions, registerv1alpha1.RegistrationCleanedUp)
+	})
+	if err != nil {
+		return c.notGranted(ctx, latest, record, err)
+	}
+	if !granted(stored) {
+		acceptances.WithLabelValues(driverOf(stored)).Inc()
+		klog.FromContext(ctx).Info("Granted a cluster access to the hub", "cluster", cluster.Name, "driver", driverOf(stored))
+	}
+	return c.reportAccess(ctx, latest)
+}
+
+// reportAccess reports that an accepted cluster has access.
+func (c *Controller) reportAccess(ctx context.Context, cluster *clusterv1.ManagedCluster) (time.Duration, error) {
 	return nextCheck(), c.setAccepted(ctx, cluster, metav1.Condition{
 		Status: metav1.ConditionTrue, Reason: clusterv1.ReasonHubClusterAdminAccepted,
 		Message: "The hub accepts the cluster. The cluster has access to the hub.",
@@ -280,56 +331,8 @@ func (c *Controller) grant(ctx context.Context, cluster *clusterv1.ManagedCluste
 	})
 }
 
-// makeAccess grants access if the stored objects, and not only the caches, show that the cluster is accepted and has
-// its identity, and returns the stored ManagedCluster. It returns nil if the cluster has changed, and an event follows,
-// or if it is not known whether it has.
-func (c *Controller) makeAccess(ctx context.Context, cached *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedClusterRegistration) (*clusterv1.ManagedCluster, error) {
-	// The ManagedCluster is read first. The driver's loop marks an identity as not ready and then reads the
-	// ManagedCluster again before it revokes, so that one of the two sees the other's write.
-	cluster, stored, err := Stored(ctx, c.Clusters, c.Records, cached.Name)
-	if err != nil || !accepted(cluster) || cluster.UID != cached.UID || stored == nil || stored.UID != record.UID || !ready(stored) {
-		return nil, err
-	}
-	// From here on, the registration records that there may be objects to remove.
-	if !everGranted(nil, stored) {
-		if err := c.setRecord(ctx, stored, condition(registerv1alpha1.RegistrationAccessGranted, metav1.ConditionFalse,
-			registerv1alpha1.ReasonPending, "The server is granting the cluster access to the hub.")); err != nil {
-			return cluster, err
-		}
-	}
-	if err := c.Access.Grant(ctx, cluster.Name, AgentsOf(c.Drivers, stored), cluster.Spec.LeaseSeconds()); err != nil {
-		return cluster, err
-	}
-	// A denial revokes within its request. If it ran during the grant, it revoked too early.
-	latest, err := c.current(ctx, cluster.Name)
-	if err != nil {
-		return nil, err
-	}
-	if !accepted(latest) || latest.UID != cluster.UID {
-		return nil, c.Access.Revoke(ctx, cluster.Name)
-	}
-	if latest.Generation != cluster.Generation {
-		return nil, nil // perhaps denied and accepted again
-	}
-	err = c.updateRecord(ctx, stored, func(r *registerv1alpha1.ManagedClusterRegistration) {
-		meta.SetStatusCondition(&r.Status.Conditions, metav1.Condition{
-			Type: registerv1alpha1.RegistrationAccessGranted, Status: metav1.ConditionTrue, Reason: registerv1alpha1.ReasonGranted,
-			Message: "The cluster has access to the hub.",
-		})
-		meta.RemoveStatusCondition(&r.Status.Conditions, registerv1alpha1.RegistrationCleanedUp)
-	})
-	if err == nil && !granted(stored) {
-		acceptances.WithLabelValues(driverOf(stored)).Inc()
-		klog.FromContext(ctx).Info("Granted a cluster access to the hub", "cluster", cluster.Name, "driver", driverOf(stored))
-	}
-	return latest, err
-}
-
-// notGranted reports why a grant failed. A nil cluster means that it has changed and an event follows.
+// notGranted reports why a grant failed.
 func (c *Controller) notGranted(ctx context.Context, cluster *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedClusterRegistration, err error) (time.Duration, error) {
-	if cluster == nil || err == nil {
-		return 0, err
-	}
 	again, failure := time.Duration(0), err
 	if errors.Is(err, reconcile.ErrTerminating) {
 		again, failure = waitPeriod, nil
@@ -370,11 +373,8 @@ func (c *Controller) pending(ctx context.Context, cluster *clusterv1.ManagedClus
 	return errors.Join(errs...)
 }
 
-// deny revokes the access of a denied cluster. A cluster that has none costs no request to the hub.
+// deny revokes the access of a denied cluster.
 func (c *Controller) deny(ctx context.Context, cluster *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedClusterRegistration) (time.Duration, error) {
-	if !everGranted(cluster, record) {
-		return c.autoApprove(ctx, cluster, record)
-	}
 	revoked, err := c.Access.Revoked(cluster.Name)
 	if err != nil {
 		return 0, err

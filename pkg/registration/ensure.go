@@ -45,12 +45,7 @@ func (r *Registrar) ensure(ctx context.Context, mc *clusterv1.ManagedCluster, by
 }
 
 func (r *Registrar) create(ctx context.Context, mc *clusterv1.ManagedCluster, by registerv1alpha1.Requester) error {
-	var claimed *claim
-	var err error
-	// An older server accepted the cluster without a claim, so its agent could write any annotation since.
-	if !mc.Spec.HubAcceptsClient || mc.Status.Acceptance != nil {
-		claimed, err = r.annotated(mc)
-	}
+	claimed, err := r.annotated(mc)
 	if claimed != nil {
 		err = r.reserve(ctx, claimed.Identity, mc, r.claimBy(claimed.Identity, by.Username), false)
 		if err != nil && !errors.Is(err, ErrClaimed) {

@@ -34,7 +34,7 @@ type identities struct {
 func newIdentities(controller *Controller, driver Driver, clusters, records cache.SharedIndexInformer) *identities {
 	i := &identities{controller: controller, driver: driver}
 	i.loop = reconcile.Loop{
-		Name:      "registration-" + string(driver.Name()),
+		Name:      "registration-identity-" + string(driver.Name()),
 		Reconcile: i.reconcile,
 		Feeds: []reconcile.Feed{
 			{Informer: clusters, Keys: reconcile.Own, Ignore: reconcile.Same(SameDecision)},

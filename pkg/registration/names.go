@@ -51,8 +51,8 @@ func accessName(cluster string) string { return accessPrefix + cluster }
 // bindingName returns the name of the RoleBinding that grants an agent role to a cluster.
 func bindingName(cluster, role string) string { return accessName(cluster) + ":" + role }
 
-// ownBinding reports whether a RoleBinding in the namespace of a cluster belongs to its access. This includes bindings
-// of earlier versions and the binding for Secrets of accounts, since the gate does not guard the hub's Secrets.
+// ownBinding reports whether a RoleBinding in the namespace of a cluster belongs to its access. This includes the binding for
+// Secrets of accounts, since the gate does not guard the hub's Secrets.
 func ownBinding(cluster, name string) bool {
 	return strings.HasPrefix(name, accessName(cluster)+":") || name == clusterv1.AgentSecretsAccess
 }

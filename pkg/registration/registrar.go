@@ -89,13 +89,13 @@ type RegistrarOptions struct {
 	Decisions Decider
 	// MayDecide returns an error if the caller may not accept or deny a cluster.
 	MayDecide func(ctx context.Context, cluster string) error
-	// HubProblems returns the missing prerequisites of a driver on the hub. It may be nil.
+	// HubProblems returns the missing prerequisites of a driver on the hub.
 	HubProblems func(driver registerv1alpha1.RegistrationDriver) []string
 	// Namespaces lists the namespaces of the hub. If it is nil, they are not checked.
 	Namespaces corev1listers.NamespaceLister
-	// Gate receives each decision first. It may be nil.
+	// Gate receives each decision first.
 	Gate Gate
-	// Revoker revokes within the request of a denial. If it is nil, the controller revokes.
+	// Revoker revokes within the request of a denial. If it fails, the controller revokes.
 	Revoker Revoker
 	// Approver approves certificates within the request of an acceptance. It may be nil.
 	Approver Approver
@@ -285,11 +285,9 @@ func (r *Registrar) acceptable(ctx context.Context, mc *clusterv1.ManagedCluster
 	if why != "" {
 		return invalid(mc.Name, field.ErrorList{field.Forbidden(field.NewPath("spec", "hubAcceptsClient"), why)})
 	}
-	if r.HubProblems != nil {
-		// The decision is valid even if the hub must be repaired first.
-		for _, problem := range r.HubProblems(registration.Spec.Driver) {
-			warning.AddWarning(ctx, "", fmt.Sprintf("ManagedCluster %q gets no access yet, since the hub does not meet a requirement of the driver %s: %s", mc.Name, registration.Spec.Driver, problem))
-		}
+	// The decision is valid even if the hub must be repaired first.
+	for _, problem := range r.HubProblems(registration.Spec.Driver) {
+		warning.AddWarning(ctx, "", fmt.Sprintf("ManagedCluster %q gets no access yet, since the hub does not meet a requirement of the driver %s: %s", mc.Name, registration.Spec.Driver, problem))
 	}
 	return nil
 }
@@ -307,9 +305,7 @@ func (r *Registrar) refusal(registration *registerv1alpha1.ManagedClusterRegistr
 
 // Updated applies the effects of a stored change of a ManagedCluster.
 func (r *Registrar) Updated(ctx context.Context, mc, old *clusterv1.ManagedCluster, decided bool) {
-	if r.Gate != nil {
-		r.Gate.Observe(mc)
-	}
+	r.Gate.Observe(mc)
 	by := callerOf(ctx)
 	ctx, cancel := afterStore(ctx)
 	defer cancel()
@@ -328,9 +324,7 @@ func (r *Registrar) Deleted(ctx context.Context, mc *clusterv1.ManagedCluster, g
 	if !gone && mc.Spec.HubAcceptsClient {
 		return // the controller drains the cluster first
 	}
-	if r.Gate != nil {
-		r.Gate.Deleted(mc)
-	}
+	r.Gate.Deleted(mc)
 	ctx, cancel := afterStore(ctx)
 	defer cancel()
 	if EverAccepted(mc) {
@@ -347,9 +341,6 @@ func (r *Registrar) Deleted(ctx context.Context, mc *clusterv1.ManagedCluster, g
 }
 
 func (r *Registrar) revoke(ctx context.Context, cluster string) {
-	if r.Revoker == nil {
-		return
-	}
 	if err := r.Revoker.Revoke(ctx, cluster); err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to revoke the access of a cluster; the controller retries", "cluster", cluster)
 	}

@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -17,8 +17,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// TestStartWithoutEtcd starts a server while its etcd is down. The server must live, name etcd in its log, answer no request,
-// stop on request, and become ready without a restart when etcd responds.
+// TestStartWithoutEtcd starts a server while its etcd is down. The server must live, report etcd in /readyz, refuse
+// requests with status 503, stop on request, and become ready without a restart when etcd responds.
 func TestStartWithoutEtcd(t *testing.T) {
 	hub := framework.OwnCluster(t, localhub.ClusterOptions{Name: "hub", NoControllerManager: true})
 	dir := framework.OwnDir(t)
@@ -45,21 +45,21 @@ func TestStartWithoutEtcd(t *testing.T) {
 			t.Fatal(err)
 		}
 		exited := server.Exited()
-		want := "etcd " + etcd.Endpoint + " does not respond"
-		framework.Eventually(t, "the log names etcd", func(context.Context) error {
+		framework.Eventually(t, "the server lives without etcd", func(ctx context.Context) error {
 			select {
 			case <-exited:
 				t.Fatal(server.Failure())
 			default:
 			}
-			if log := server.LogTail(); !strings.Contains(log, want) {
-				return fmt.Errorf("log = %s, want %q", log, want)
-			}
-			return nil
+			return probes.Get().AbsPath("/livez").Param("exclude", "etcd").Do(ctx).Error()
 		})
-		err := probes.Get().AbsPath("/apis/work.open-cluster-management.io/v1/manifestworks").MaxRetries(0).Timeout(time.Second).Do(t.Context()).Error()
-		if err == nil {
-			t.Error("a request without etcd succeeds, want an error")
+		body, err := probes.Get().AbsPath("/readyz").DoRaw(t.Context())
+		if err == nil || !strings.Contains(string(body)+fmt.Sprint(err), "[-]etcd failed") {
+			t.Errorf("/readyz without etcd = %s, %v, want a failure of etcd", body, err)
+		}
+		err = probes.Get().AbsPath("/apis/work.open-cluster-management.io/v1/manifestworks").MaxRetries(0).Do(t.Context()).Error()
+		if !apierrors.IsServiceUnavailable(err) {
+			t.Errorf("a request without etcd = %v, want status 503", err)
 		}
 	}
 	waits()

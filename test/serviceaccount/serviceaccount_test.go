@@ -97,7 +97,8 @@ func TestSecretIsRepaired(t *testing.T) {
 	}
 }
 
-// A Secret of another client is a conflict. The account reports the conflict once, until the Secret is deleted.
+// If a relabelled Secret still names its account as the owner, the agent restores its labels. A Secret
+// of another client is a conflict. The account reports the conflict once, until the Secret is deleted.
 // A Secret without an owner is also a conflict, unless the agent restores the owner before the hub
 // revokes its access to the Secret.
 func TestSecretDetachedFromAccount(t *testing.T) {
@@ -108,6 +109,22 @@ func TestSecretDetachedFromAccount(t *testing.T) {
 		_, err := secrets.Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 		return err
 	}
+	t.Run("without its label", func(t *testing.T) {
+		const name = "unlabelled"
+		framework.CreateAccount(t, f.OCM, framework.NewAccount(framework.Cluster1, name))
+		f.AccountReported(t, framework.Cluster1, name)
+		if err := patch(name, `{"metadata":{"labels":null}}`); err != nil {
+			t.Fatal(err)
+		}
+		framework.Eventually(t, "the agent has restored the label of Secret "+name, func(ctx context.Context) error {
+			secret, err := secrets.Get(ctx, name, metav1.GetOptions{})
+			if err == nil && secret.Labels[authenticationv1beta1.ManagedServiceAccountLabel] != "true" {
+				err = fmt.Errorf("labels = %v", secret.Labels)
+			}
+			return err
+		})
+		f.settles(t, name, authenticationv1beta1.ReasonTokenReported)
+	})
 	for what, harm := range map[string]func(name string) error{
 		"without its owner": func(name string) error { return patch(name, `{"metadata":{"ownerReferences":null}}`) },
 		"replaced by another client": func(name string) error {

@@ -195,7 +195,6 @@ func (f *Feed) publish(name string, c *cluster) {
 // batch is the result of Engine.Changes.
 type batch struct {
 	changes []search.Change
-	version uint64
 	err     error
 }
 
@@ -258,7 +257,7 @@ func (f *Feed) fetch(ctx context.Context, after uint64, out chan<- batch) {
 			continue
 		}
 		select {
-		case out <- batch{changes, version, err}:
+		case out <- batch{changes, err}:
 		case <-ctx.Done():
 			return
 		}
@@ -386,10 +385,8 @@ func stale(s *ingest.State) string {
 
 // pause waits until the delay is over or ctx ends.
 func pause(ctx context.Context, delay time.Duration) {
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case <-timer.C:
+	case <-time.After(delay):
 	}
 }

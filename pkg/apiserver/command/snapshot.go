@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +15,9 @@ import (
 )
 
 const (
-	standardOutput = "-"
+	// snapshotTimeout is the default of --timeout. A disk writes 8 GiB in this time.
+	snapshotTimeout = 10 * time.Minute
+	standardOutput  = "-"
 
 	outputTable = "table"
 	outputJSON  = "json"
@@ -23,6 +26,7 @@ const (
 // snapshotFlags are the flags of the snapshot commands.
 type snapshotFlags struct {
 	dataDir, prefix, output string
+	timeout                 time.Duration
 	overwrite, replace      bool
 }
 
@@ -49,15 +53,26 @@ func (f *snapshotFlags) command(use, short, long string, run func(ctx context.Co
 			if f.output != outputTable && f.output != outputJSON {
 				return fmt.Errorf("--output must be %s or %s, not %q", outputTable, outputJSON, f.output)
 			}
-			return run(command.Context(), command, args[0])
+			ctx := command.Context()
+			if f.timeout > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("not finished within --timeout=%s", f.timeout))
+				defer cancel()
+			}
+			err := run(ctx, command, args[0])
+			if cause := context.Cause(ctx); err != nil && cause != nil {
+				return fmt.Errorf("%w: %w", cause, err)
+			}
+			return err
 		},
 	}
 	command.Flags().StringVarP(&f.output, "output", "o", outputTable, "Format of the report: table or json.")
 	return command
 }
 
-func (f *snapshotFlags) addDataDir(command *cobra.Command) {
+func (f *snapshotFlags) addCommon(command *cobra.Command) {
 	command.Flags().StringVar(&f.dataDir, "data-dir", options.DefaultDataDir, "Directory for the data of the embedded etcd.")
+	command.Flags().DurationVar(&f.timeout, "timeout", snapshotTimeout, "Maximum duration. 0 means no limit.")
 }
 
 func (f *snapshotFlags) save() *cobra.Command {
@@ -78,7 +93,7 @@ keep those.`,
 			}
 			return f.report(command.OutOrStdout(), status)
 		})
-	f.addDataDir(command)
+	f.addCommon(command)
 	command.Flags().BoolVar(&f.overwrite, "overwrite", false, "Replace FILE if it exists.")
 	return command
 }
@@ -112,7 +127,7 @@ Agents keep objects that the snapshot does not contain until an administrator co
 				mark.Revision, f.dataDir, mark.ID)
 			return err
 		})
-	f.addDataDir(command)
+	f.addCommon(command)
 	command.Flags().StringVar(&f.prefix, "etcd-prefix", options.EtcdPathPrefix, "Prefix of the keys of the server, as in the flag of the server.")
 	command.Flags().BoolVar(&f.replace, "replace", false, "Replace data in --data-dir. They are moved to the directory replaced-<time> in --data-dir.")
 	return command

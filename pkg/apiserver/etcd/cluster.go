@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/server/egressselector"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/klog/v2"
@@ -136,7 +137,10 @@ func hostOf(member string) string {
 // silently miss changes. Releases before 3.5.3 can also lose acknowledged writes.
 const MinimumVersion = "3.5.13"
 
-const versionTimeout = 5 * time.Second
+const (
+	versionTimeout = 5 * time.Second
+	versionPeriod  = 10 * time.Second
+)
 
 var minimumVersion = version.MustParseSemantic(MinimumVersion)
 
@@ -150,20 +154,27 @@ func (e *VersionError) Error() string {
 		e.Endpoint, e.Version, MinimumVersion, MinimumVersion)
 }
 
-// CheckVersions returns a VersionError if a member that responds is too old.
-func (c *Cluster) CheckVersions(ctx context.Context) error {
+// CheckVersions returns a VersionError if a member is too old, and false if one does not respond within some seconds.
+func (c *Cluster) CheckVersions(ctx context.Context) (all bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
 	errs := c.eachMember(func(endpoint string, client *clientv3.Client) error { return checkVersion(ctx, client, endpoint) })
 	var tooOld []error
+	all = true
 	for endpoint, err := range errs {
 		if errors.As(err, new(*VersionError)) {
 			tooOld = append(tooOld, err)
 		} else if err != nil {
-			klog.FromContext(ctx).Info("Cannot read the version of an etcd member", "endpoint", endpoint, "reason", err)
+			klog.FromContext(ctx).Info("Cannot read the version of an etcd member yet", "endpoint", endpoint, "reason", err)
+			all = false
 		}
 	}
-	return errors.Join(tooOld...)
+	return all, errors.Join(tooOld...)
+}
+
+// AwaitVersions calls CheckVersions until all members have responded, a member is too old, or ctx ends.
+func (c *Cluster) AwaitVersions(ctx context.Context) error {
+	return wait.PollUntilContextCancel(ctx, versionPeriod, false, c.CheckVersions)
 }
 
 func checkVersion(ctx context.Context, client *clientv3.Client, endpoint string) error {

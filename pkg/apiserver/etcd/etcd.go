@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -65,8 +67,7 @@ type Server struct {
 	lock      *os.File
 	socket    string
 	tempDir   string // of the socket, if the path of the data directory is too long
-	dataDir   string
-	snapshots Schedule
+	options   Options
 	link      string // to the socket in tempDir, in the data directory
 	storageID string
 	// logLevel is the level of the log of etcd. It is above errors before the first write and during a stop, because etcd
@@ -82,7 +83,7 @@ func Start(ctx context.Context, options Options) (_ *Server, err error) {
 	if err := os.MkdirAll(options.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	s := &Server{dataDir: options.DataDir, snapshots: options.Snapshots, logLevel: zap.NewAtomicLevelAt(zap.PanicLevel)}
+	s := &Server{options: options, logLevel: zap.NewAtomicLevelAt(zap.PanicLevel)}
 	defer func() {
 		if err != nil {
 			s.Stop()
@@ -246,14 +247,20 @@ func lock(ctx context.Context, dataDir string) (file *os.File, err error) {
 		var err error
 		if file, err = tryLock(dataDir); file == nil && err == nil && !waiting {
 			waiting = true
-			klog.FromContext(ctx).Info("Waiting for another process to unlock the data directory", "directory", dataDir)
+			klog.FromContext(ctx).Info("Waiting for another process to unlock the data directory", "directory", dataDir, "process", holder(dataDir))
 		}
 		return file != nil, err
 	})
-	if err != nil && waiting {
-		return nil, fmt.Errorf("locking the data directory: another process is using %s", dataDir)
+	switch {
+	case err != nil && waiting:
+		return nil, fmt.Errorf("locking the data directory: process %s is using %s", holder(dataDir), dataDir)
+	case err != nil:
+		return nil, err
 	}
-	return file, err
+	if err := writeHolder(file); err != nil {
+		return nil, errors.Join(fmt.Errorf("locking the data directory: %w", err), file.Close())
+	}
+	return file, nil
 }
 
 // tryLock locks the data directory without changing it, or returns nil if another process has locked it.
@@ -270,4 +277,21 @@ func tryLock(dataDir string) (*os.File, error) {
 		return nil, file.Close()
 	}
 	return nil, errors.Join(fmt.Errorf("locking the data directory: %w", err), file.Close())
+}
+
+// holder returns the process that has locked the data directory.
+func holder(dataDir string) string {
+	content, err := os.ReadFile(filepath.Join(dataDir, lockFile))
+	if err != nil || len(content) == 0 {
+		return "(unknown)"
+	}
+	return strings.TrimSpace(string(content))
+}
+
+func writeHolder(file *os.File) error {
+	if err := file.Truncate(0); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(io.NewOffsetWriter(file, 0), os.Getpid())
+	return err
 }

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -104,7 +105,7 @@ func TestSecondProcess(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	_, err := Start(ctx, Options{DataDir: dir, QuotaBytes: quotaBytes})
-	want := "another process is using " + dir
+	want := fmt.Sprintf("process %d is using %s", os.Getpid(), dir)
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("Start() of a second process = %v, want %q", err, want)
 	}

@@ -30,8 +30,8 @@ const (
 	probeKey   = "health"
 )
 
-// Failover makes the clients of an etcd cluster use the members that respond. If a member does not respond while
-// another one does, it closes the connections to it. A process that is stopped, or a link that loses all packets,
+// Failover makes the clients of etcd clusters use the members that respond. If a member does not respond while
+// another one of its cluster does, it closes the connections to it. A process that is stopped, or a link that loses all packets,
 // otherwise looks like a member that has nothing to send. New connections to a member wait until it responds: the
 // client of etcd waits up to two minutes after it has failed to connect.
 type Failover struct {
@@ -122,12 +122,16 @@ func (f *Failover) Run(ctx context.Context, cluster *Cluster, isolated func()) {
 			if failures[member]++; err == nil {
 				failures[member] = 0
 			}
-			f.mark(hostOf(member), failures[member] >= probeFailures)
+			f.mu.Lock()
+			if f.silent.Delete(hostOf(member)); failures[member] >= probeFailures {
+				f.silent.Insert(hostOf(member))
+			}
+			f.mu.Unlock()
 		}
 		if silent(silence) {
 			// The reason may be this process, and there is no better connection.
 			if alone++; alone == probeFailures {
-				klog.FromContext(ctx).Info("No member of etcd responds; ending all watches, so that clients continue at another replica")
+				klog.FromContext(ctx).Info("No member of an etcd cluster responds; ending all watches, so that clients continue at another replica", "members", cluster.Client.Endpoints())
 				isolated()
 			}
 			return
@@ -152,17 +156,6 @@ func silent(silence map[string]error) bool {
 		}
 	}
 	return true
-}
-
-// mark records whether a member is silent.
-func (f *Failover) mark(address string, silent bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if silent {
-		f.silent.Insert(address)
-	} else {
-		f.silent.Delete(address)
-	}
 }
 
 // Unavailable returns an error if no member of the cluster responds.

@@ -170,12 +170,7 @@ func interrupted(dataDir string) error {
 
 // ReadMark returns the mark of the data, or nil if they were not restored.
 func (c *Cluster) ReadMark(ctx context.Context) (*Mark, error) {
-	return readMark(ctx, c.Client, c.Prefix)
-}
-
-// readMark returns the mark of the data of an etcd, or nil if they were not restored.
-func readMark(ctx context.Context, client *clientv3.Client, prefix string) (*Mark, error) {
-	answer, err := client.Get(ctx, MarkKey(prefix))
+	answer, err := c.Client.Get(ctx, MarkKey(c.Prefix))
 	if err != nil || len(answer.Kvs) == 0 {
 		return nil, err
 	}

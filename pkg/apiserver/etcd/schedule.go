@@ -21,7 +21,6 @@ const (
 	// snapshotTime is the format of the time in the name of a snapshot, in UTC. Names sort by time.
 	snapshotTime = "20060102T150405Z"
 
-	minimumSnapshotInterval = time.Minute
 	// snapshotDeadline bounds one snapshot. firstSnapshotRetry and lastSnapshotRetry bound the delay after
 	// a failure.
 	snapshotDeadline   = 30 * time.Minute
@@ -38,39 +37,24 @@ type Schedule struct {
 	Keep int
 }
 
-// Validate returns the errors of the flags of a schedule.
-func (s Schedule) Validate() []error {
-	var errs []error
-	if s.Interval != 0 && s.Interval < minimumSnapshotInterval {
-		errs = append(errs, fmt.Errorf("--snapshot-interval must be 0 or at least %s, not %s", minimumSnapshotInterval, s.Interval))
-	}
-	if s.Interval != 0 && s.Dir == "" {
-		errs = append(errs, errors.New("--snapshot-interval requires --snapshot-dir"))
-	}
-	if s.Keep < 1 {
-		errs = append(errs, fmt.Errorf("--snapshot-keep must be at least 1, not %d", s.Keep))
-	}
-	return errs
-}
-
 // SaveSnapshots saves snapshots by the schedule until ctx ends. After a restart, the next one is due an
 // interval after the last.
 func (s *Server) SaveSnapshots(ctx context.Context) {
-	intervalGauge.Set(s.snapshots.Interval.Seconds())
-	if s.snapshots.Interval == 0 {
+	intervalGauge.Set(s.options.Snapshots.Interval.Seconds())
+	if s.options.Snapshots.Interval == 0 {
 		return
 	}
 	loop := reconcile.Loop{
-		Name: "embedded-etcd-snapshots", Initial: []cache.ObjectName{{Name: s.snapshots.Dir}},
+		Name: "embedded-etcd-snapshots", Initial: []cache.ObjectName{{Name: s.options.Snapshots.Dir}},
 		Timeout: snapshotDeadline, FirstRetry: firstSnapshotRetry, LastRetry: lastSnapshotRetry,
 		Dispensable: true, // a directory on a network file system that hangs must not make the server unready
 		Reconcile: func(ctx context.Context, _ cache.ObjectName) (time.Duration, error) {
-			last, err := s.snapshots.observe()
-			if left := time.Until(last.Add(s.snapshots.Interval)); err == nil && left > 0 {
+			last, err := s.options.Snapshots.observe()
+			if left := time.Until(last.Add(s.options.Snapshots.Interval)); err == nil && left > 0 {
 				return left, nil
 			}
 			if err == nil {
-				err = s.snapshots.save(ctx, s.dataDir, time.Now())
+				err = s.options.Snapshots.save(ctx, s.options.DataDir, time.Now())
 			}
 			if err != nil {
 				failuresCounter.Inc()

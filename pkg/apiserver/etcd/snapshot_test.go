@@ -84,8 +84,8 @@ func TestRestore(t *testing.T) {
 	if server.StorageID() == before || server.StorageID() != mark.ID {
 		t.Errorf("StorageID() = %s, want the new one %s", server.StorageID(), mark.ID)
 	}
-	if got, err := readMark(t.Context(), server.client, prefix); err != nil || *got != *mark {
-		t.Errorf("readMark() = %v, %v, want %v", got, err, mark)
+	if got, err := (&Cluster{Prefix: prefix, Client: server.client}).ReadMark(t.Context()); err != nil || *got != *mark {
+		t.Errorf("ReadMark() = %v, %v, want %v", got, err, mark)
 	}
 	if revision := put(t, server, "c", "3"); revision <= last {
 		t.Errorf("revision of a write = %d, want one above %d, which clients have seen", revision, last)
@@ -333,7 +333,7 @@ func TestFailedSnapshotIsRetried(t *testing.T) {
 	before := failures()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		server := &Server{snapshots: Schedule{Interval: 24 * time.Hour, Dir: filepath.Join(file, "snapshots"), Keep: 1}}
+		server := &Server{options: Options{Snapshots: Schedule{Interval: 24 * time.Hour, Dir: filepath.Join(file, "snapshots"), Keep: 1}}}
 		go server.SaveSnapshots(ctx)
 		synctest.Wait()
 		for i, minutes := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {

@@ -62,7 +62,10 @@ func TestCheckVersions(t *testing.T) {
 		"3.5.12": false, "3.5.13-rc.0": false, "3.4.31": false, "unknown": false,
 	} {
 		endpoint := member{version: reported}.serve(t)
-		err := connect(t, endpoint).CheckVersions(t.Context())
+		all, err := connect(t, endpoint).CheckVersions(t.Context())
+		if !all {
+			t.Fatal("CheckVersions() = false, want the version of every member")
+		}
 		if outdated := (*VersionError)(nil); errors.As(err, &outdated) == accepted || !accepted && !strings.Contains(err.Error(), reported) {
 			t.Errorf("CheckVersions() of an etcd %s = %v, want accepted %t", reported, err, accepted)
 		}
@@ -73,7 +76,7 @@ func TestCheckVersions(t *testing.T) {
 func TestCheckVersionsOfSilentMember(t *testing.T) {
 	server := start(t, filepath.Join(t.TempDir(), "data"))
 	down := "unix://" + filepath.Join(t.TempDir(), "down")
-	if err := connect(t, server.Endpoint(), down).CheckVersions(t.Context()); err != nil {
-		t.Errorf("CheckVersions() = %v, want no error", err)
+	if all, err := connect(t, server.Endpoint(), down).CheckVersions(t.Context()); err != nil || all {
+		t.Errorf("CheckVersions() = %t, %v, want false and no error", all, err)
 	}
 }

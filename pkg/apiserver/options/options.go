@@ -58,10 +58,11 @@ const (
 	defaultCompactionInterval = time.Minute
 	defaultDeletionWorkers    = 10
 	// Ten years. Clients of existing hubs request validities up to this value.
-	defaultTokenValidity = 87600 * time.Hour
-	minimumLimitBytes    = 1 << 10
-	minimumQuotaBytes    = 16 << 20
-	maximumObjectBytes   = 1<<20 + 1<<19 // default limit of etcd for a request
+	defaultTokenValidity    = 87600 * time.Hour
+	minimumSnapshotInterval = time.Minute
+	minimumLimitBytes       = 1 << 10
+	minimumQuotaBytes       = 16 << 20
+	maximumObjectBytes      = 1<<20 + 1<<19 // default limit of etcd for a request
 )
 
 func init() {
@@ -276,12 +277,18 @@ func (c Completed) Validate() error {
 		errs.addIf(c.EmbeddedEtcd.DataDir == "", "--data-dir is required without --etcd-servers")
 		errs.addIf(c.EmbeddedEtcd.QuotaBytes < minimumQuotaBytes,
 			"--data-quota-bytes must be at least %d, not %d", minimumQuotaBytes, c.EmbeddedEtcd.QuotaBytes)
-		errs = append(errs, c.EmbeddedEtcd.Snapshots.Validate()...)
+		snapshots := c.EmbeddedEtcd.Snapshots
+		errs.addIf(snapshots.Interval != 0 && snapshots.Interval < minimumSnapshotInterval,
+			"--snapshot-interval must be 0 or at least %s, not %s", minimumSnapshotInterval, snapshots.Interval)
+		errs.addIf(snapshots.Interval != 0 && snapshots.Dir == "", "--snapshot-interval requires --snapshot-dir")
+		errs.addIf(snapshots.Keep < 1, "--snapshot-keep must be at least 1, not %d", snapshots.Keep)
 	} else if c.EmbeddedEtcd.Snapshots.Interval != 0 {
 		errs = append(errs, fmt.Errorf("--snapshot-interval saves the embedded etcd: schedule snapshots of --etcd-servers with etcdctl"))
 	}
-	errs.addIf(len(c.Recommended.Etcd.EtcdServersOverrides) > 0,
-		"--etcd-servers-overrides is not supported: the server stores all resources in --etcd-servers")
+	errs.addIf(len(c.Recommended.Etcd.EtcdServersOverrides) > 0 && c.Embedded(), "--etcd-servers-overrides requires --etcd-servers")
+	if _, err := c.etcdOverrides(); err != nil {
+		errs = append(errs, err)
+	}
 	errs.addIf(c.Namespace == "", "--namespace must not be empty")
 	errs.addIf(c.ManifestLimitBytes < minimumLimitBytes || c.Embedded() && c.ManifestLimitBytes > maximumObjectBytes,
 		"--manifest-limit-bytes must be between %d and %d, not %d", minimumLimitBytes, maximumObjectBytes, c.ManifestLimitBytes)
@@ -363,9 +370,14 @@ func (c Completed) Config(embedded *etcd.Server) (*apiserver.Config, error) {
 	if err := c.APIEnablement.ApplyTo(&generic.Config, apiserver.DefaultResourceConfig(search), scheme.Scheme); err != nil {
 		return nil, err
 	}
-	if err := c.applyRecommended(generic); err != nil {
+	overrides, err := c.etcdOverrides()
+	if err != nil {
 		return nil, err
 	}
+	if err := c.applyRecommended(generic, overrides); err != nil {
+		return nil, err
+	}
+	generic.RESTOptionsGetter = overriddenEtcd{generic.RESTOptionsGetter, overrides}
 	var reviewer genericapiserver.AuthorizationInfo
 	if err := c.Recommended.Authorization.ApplyTo(&reviewer); err != nil {
 		return nil, err

@@ -3,7 +3,10 @@ package options
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
@@ -14,12 +17,13 @@ import (
 // serviceName is the name of the service in spans. The library would use the name of kube-apiserver.
 const serviceName = "hub-apiserver"
 
-// applyRecommended applies the recommended options. It applies the tracing options first, because the clients of
+// applyRecommended applies the recommended options. overrides are the etcd servers of single resources. It applies the tracing options first, because the clients of
 // etcd and of the hub use the provider.
-func (c Completed) applyRecommended(generic *genericapiserver.RecommendedConfig) error {
+func (c Completed) applyRecommended(generic *genericapiserver.RecommendedConfig, overrides map[schema.GroupResource][]string) error {
 	recommended, transport := *c.Recommended, &c.Recommended.Etcd.StorageConfig.Transport
 	recommended.Traces = nil
-	if etcd.Redundant(transport.ServerList) && transport.EgressLookup == nil {
+	members := slices.Concat(transport.ServerList, slices.Concat(slices.Collect(maps.Values(overrides))...))
+	if etcd.Redundant(members) && transport.EgressLookup == nil {
 		c.EtcdFailover = etcd.NewFailover()
 		// The health checks of the library use these options too.
 		transport.EgressLookup = c.EtcdFailover.Lookup

@@ -138,12 +138,10 @@ func (c *Compiler) notifyReviewed(ctx context.Context) {
 
 // pause waits, and reports false if ctx ends first.
 func pause(ctx context.Context, duration time.Duration) bool {
-	timer := time.NewTimer(duration)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-timer.C:
+	case <-time.After(duration):
 		return true
 	}
 }

@@ -53,18 +53,11 @@ func relevant(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 		}
 		if len(verbs) > 0 {
 			kept = append(kept, rbacv1.PolicyRule{
-				Verbs: sorted(verbs), APIGroups: sorted(rule.APIGroups), Resources: sorted(rule.Resources), ResourceNames: sorted(rule.ResourceNames),
+				Verbs: rbac.Sorted(verbs), APIGroups: rbac.Sorted(rule.APIGroups), Resources: rbac.Sorted(rule.Resources), ResourceNames: rbac.Sorted(rule.ResourceNames),
 			})
 		}
 	}
 	return kept
-}
-
-// sorted returns a sorted copy without duplicates.
-func sorted(list []string) []string {
-	list = slices.Clone(list)
-	slices.Sort(list)
-	return slices.Compact(list)
 }
 
 // localPrefixes are the prefixes of identities that differ between clusters. The
@@ -76,7 +69,7 @@ var localPrefixes = []string{"system:", clusterv1.AgentGroups("")[1]}
 func hubSubjects(identity user.Info) []rbac.Subject {
 	subjects := make([]rbac.Subject, 0, 1+len(identity.GetGroups()))
 	subjects = append(subjects, rbac.Subject{Name: identity.GetName()})
-	for _, group := range sorted(identity.GetGroups()) {
+	for _, group := range rbac.Sorted(identity.GetGroups()) {
 		subjects = append(subjects, rbac.Subject{Group: true, Name: group})
 	}
 	return subjects
@@ -98,11 +91,11 @@ func local(s rbac.Subject) bool {
 func identityKey(identity user.Info) string {
 	var key rbac.Content
 	key.Add(identity.GetName(), identity.GetUID())
-	key.Add(sorted(identity.GetGroups())...)
+	key.Add(rbac.Sorted(identity.GetGroups())...)
 	extra := identity.GetExtra()
 	for _, name := range slices.Sorted(maps.Keys(extra)) {
 		key.Add(name)
-		key.Add(sorted(extra[name])...)
+		key.Add(rbac.Sorted(extra[name])...)
 	}
 	return string(key)
 }

@@ -1,17 +1,22 @@
 package managedserviceaccount
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
 
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 var secretResource = corev1.SchemeGroupVersion.WithResource("secrets")
@@ -56,4 +61,38 @@ func (s Secrets) named(name cache.ObjectName) (*metav1.PartialObjectMetadata, er
 
 func ownedBy(secret *metav1.PartialObjectMetadata, account *authenticationv1beta1.ManagedServiceAccount) bool {
 	return slices.ContainsFunc(secret.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.UID == account.UID })
+}
+
+// restoreLabel restores the label on the Secret that an account owns. It reports whether it
+// restored the label, and whether a Secret with the name exists.
+func (s Secrets) restoreLabel(ctx context.Context, account *authenticationv1beta1.ManagedServiceAccount) (restored, exists bool, err error) {
+	secrets := s.hub.Resource(secretResource).Namespace(account.Namespace)
+	secret, err := secrets.Get(ctx, account.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, false, nil
+	}
+	if err != nil {
+		return false, false, fmt.Errorf("looking up the Secret of ManagedServiceAccount %s/%s: %w", account.Namespace, account.Name, err)
+	}
+	if !ownedBy(secret, account) || secret.Labels[authenticationv1beta1.ManagedServiceAccountLabel] == "true" {
+		return false, true, nil
+	}
+	// The metadata does not contain the type of the Secret.
+	named := fields.AndSelectors(opaque, fields.OneTermEqualSelector("metadata.name", account.Name))
+	list, err := secrets.List(ctx, metav1.ListOptions{FieldSelector: named.String()})
+	if err != nil || len(list.Items) == 0 {
+		return false, true, err
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": secret.UID, "resourceVersion": secret.ResourceVersion,
+		"labels": map[string]string{authenticationv1beta1.ManagedServiceAccountLabel: "true"},
+	}})
+	if err != nil {
+		return false, true, err
+	}
+	_, err = secrets.Patch(ctx, account.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil && !reconcile.Outdated(err) {
+		return false, true, fmt.Errorf("labeling the Secret of ManagedServiceAccount %s/%s: %w", account.Namespace, account.Name, err)
+	}
+	return true, true, err
 }

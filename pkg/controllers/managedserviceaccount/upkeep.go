@@ -165,10 +165,16 @@ func (c *UpkeepController) compare(ctx context.Context, account *authenticationv
 	c.differing.Delete(name)
 	reason, message := authenticationv1beta1.ReasonSecretChanged, "Another client changed the Secret. The agent has not checked it yet."
 	if secret == nil {
+		restored, exists, err := c.secrets.restoreLabel(ctx, account)
+		if err != nil || restored {
+			return 0, err
+		}
 		account = account.DeepCopy()
 		account.Status.TokenSecretRef, account.Status.ExpirationTimestamp = nil, nil
-		reason = authenticationv1beta1.ReasonSecretMissing
-		message = "Another client deleted the Secret, its label or its owner. The agent has not written it again yet."
+		message = "The Secret with this name no longer has the labels and the owner of the account. The agent has not checked it yet."
+		if !exists {
+			reason, message = authenticationv1beta1.ReasonSecretMissing, "Another client deleted the Secret. The agent has not written it again yet."
+		}
 	}
 	return 0, c.report(ctx, account, reason, message, authenticationv1beta1.ConditionSecretCreated, authenticationv1beta1.ConditionTokenReported)
 }

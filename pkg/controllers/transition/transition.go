@@ -64,6 +64,7 @@ type Recorder struct {
 
 // NewRecorder returns a Recorder that writes to recorder.
 func NewRecorder(recorder events.EventRecorder, kinds ...Kind) *Recorder {
+	registerMetrics()
 	return &Recorder{events: recorder, kinds: kinds, limits: lru.New(maxNamespaces)}
 }
 
@@ -107,6 +108,7 @@ func (r *Recorder) record(kind Kind, before, after any) {
 	}
 	for _, event := range found {
 		if !r.allowed(obj) {
+			dropped.Inc()
 			continue
 		}
 		r.events.Eventf(obj, nil, event.Type, event.Reason, event.Action, "%s", clip(event.Note))

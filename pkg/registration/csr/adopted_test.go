@@ -33,11 +33,10 @@ func TestAdopted(t *testing.T) {
 	}
 	adoptedAt := decidedAt.Add(time.Hour)
 	noKey := func(in *input) { delete(in.registration.Annotations, rehoming.KeyAnnotation) }
-	damaged := func(in *input) { in.registration.Annotations[rehoming.AdoptedAnnotation] = "today" }
+	unrecorded := func(in *input) { delete(in.registration.Annotations, rehoming.DecisionAnnotation) }
 	former := func(value string) func(*input) {
 		return func(in *input) { in.registration.Annotations[rehoming.DecisionAnnotation] = value }
 	}
-	same := former(decidedAt.Format(time.RFC3339))
 	// The clock of the former hub was ahead, or that of the adoption behind.
 	early := func(in *input) {
 		in.registration.Annotations[rehoming.AdoptedAnnotation] = decidedAt.Add(-time.Hour).Format(time.RFC3339)
@@ -67,19 +66,22 @@ func TestAdopted(t *testing.T) {
 		"with a proof by another key":         {creator, []func(*input){proved(other, content), auto}, verdictWait, reasonNotProved},
 		"with a copied proof":                 {bootstrapper, []func(*input){proved(key, foreign)}, verdictWait, reasonNotProved},
 		"of a cluster without a known key":    {bootstrapper, []func(*input){proved(key, content), noKey}, verdictWait, reasonNotProved},
-		"adopted at an unknown time":          {bootstrapper, []func(*input){again, damaged}, verdictWait, reasonNotProved},
+		"adopted without a recorded decision": {bootstrapper, []func(*input){again, unrecorded}, verdictWait, reasonNotProved},
 		"accepted again":                      {bootstrapper, []func(*input){again}, verdictApprove, reasonAccepted},
-		"adopted before its decision":         {creator, []func(*input){early, same}, verdictWait, reasonNotProved},
+		"adopted before its decision":         {creator, []func(*input){early}, verdictWait, reasonNotProved},
 		"adopted undecided":                   {creator, []func(*input){undecided, early, former("")}, verdictWait, reasonNotProved},
 		"adopted with an unknown decision":    {creator, []func(*input){again, former("today")}, verdictWait, reasonNotProved},
-		"accepted again, by another clock":    {bootstrapper, []func(*input){behind, same}, verdictApprove, reasonAccepted},
+		"accepted again, by another clock":    {bootstrapper, []func(*input){behind}, verdictApprove, reasonAccepted},
 		"accepted first":                      {bootstrapper, []func(*input){behind, former("")}, verdictApprove, reasonAccepted},
 		"denied":                              {creator, []func(*input){proved(key, content), denied}, verdictDeny, reasonDenied},
 		"by an agent of another cluster":      {identityPrefix + "cluster2:a", []func(*input){proved(key, content)}, verdictIgnore, reasonOtherAgent},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := accepted(requestOf(test.user, content))
-			in.registration.Annotations = map[string]string{rehoming.AdoptedAnnotation: adoptedAt.Format(time.RFC3339), rehoming.KeyAnnotation: keyHash}
+			in.registration.Annotations = map[string]string{
+				rehoming.AdoptedAnnotation: adoptedAt.Format(time.RFC3339), rehoming.KeyAnnotation: keyHash,
+				rehoming.DecisionAnnotation: decidedAt.Format(time.RFC3339),
+			}
 			for _, change := range test.changes {
 				change(&in)
 			}

@@ -65,9 +65,9 @@ type Options struct {
 // Approver approves and denies the certificate requests of agents. Caches only trigger it: it decides by the stored
 // objects.
 type Approver struct {
+	reconcile.Loop
 	options      Options
 	autoApproved sets.Set[string]
-	loop         reconcile.Loop
 	removals     *rate.Limiter
 }
 
@@ -92,7 +92,7 @@ func NewApprover(options Options) (*Approver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("indexing certificate requests: %w", err)
 	}
-	a.loop = reconcile.Loop{
+	a.Loop = reconcile.Loop{
 		Name:      "registration-csr",
 		Reconcile: a.reconcile,
 		Feeds: []reconcile.Feed{
@@ -114,9 +114,6 @@ func nonempty(value string) []string {
 func (a *Approver) cached(index, value string) []*certificatesv1.CertificateSigningRequest {
 	return reconcile.Indexed[*certificatesv1.CertificateSigningRequest](a.options.CSRs.Informer().GetIndexer(), index, value)
 }
-
-// Run runs the Approver until ctx ends, and returns after all workers have stopped. Only one replica runs it.
-func (a *Approver) Run(ctx context.Context) { a.loop.Run(ctx) }
 
 func (a *Approver) reconcile(ctx context.Context, name cache.ObjectName) (time.Duration, error) {
 	goOn, surplusErr := a.removeSurplus(ctx, name.Name)

@@ -140,21 +140,16 @@ func judge(in input) decision {
 // decision of the other hub must not cover a request to this one: it may be newer than a request that somebody prepared.
 // The clock of the other hub may be wrong, so a decision is one of this hub if it is not the adopted one.
 func adopted(cluster *clusterv1.ManagedCluster, registration *registerv1alpha1.ManagedClusterRegistration) bool {
-	adoptedAt, found := registration.Annotations[rehoming.AdoptedAnnotation]
-	if !found {
+	if _, found := registration.Annotations[rehoming.AdoptedAnnotation]; !found {
 		return false
 	}
 	decision := cluster.Status.Acceptance
 	if decision == nil || decision.DecidedAt.IsZero() {
 		return true
 	}
-	if former, recorded := registration.Annotations[rehoming.DecisionAnnotation]; recorded {
-		at, err := time.Parse(time.RFC3339, former)
-		return former != "" && (err != nil || decision.DecidedAt.Truncate(time.Second).Equal(at))
-	}
-	// An earlier release of clusteradm has not recorded the decision.
-	at, err := time.Parse(time.RFC3339, adoptedAt)
-	return err != nil || !decision.DecidedAt.After(at)
+	former, recorded := registration.Annotations[rehoming.DecisionAnnotation]
+	at, err := time.Parse(time.RFC3339, former)
+	return !recorded || former != "" && (err != nil || decision.DecidedAt.Truncate(time.Second).Equal(at))
 }
 
 // judgeAdopted decides a request for an adopted cluster. All clusters may have the same bootstrap identity, so only the

@@ -3,6 +3,7 @@ package clusterpermission
 import (
 	"context"
 	"slices"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/warning"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
@@ -72,27 +72,34 @@ func (g *grants) refusal(ctx context.Context, obj, old *rbac.ClusterPermission) 
 	return refusal, err
 }
 
-// admit checks an object that is complete and valid. old is nil for a new object.
-func (g *grants) admit(ctx context.Context, obj, old *rbac.ClusterPermission) error {
-	if err := g.checkReads(ctx, obj, old); err != nil {
-		return err
-	}
-	pending := isPending(obj)
-	if pending {
-		warning.AddWarning(ctx, "", "the ClusterPermission is stored, but not delivered until it is approved")
-	}
-	if g.check == Approve && !pending {
-		return nil
-	}
-	return g.checkGrants(ctx, obj, old, g.check == Enforce)
+// decision is what becomes of a new or changed spec. It is made once for a write: when the object is prepared.
+type decision struct {
+	// pending is true if the spec is not delivered before it is approved.
+	pending bool
+	// refusal checks the grants once. It returns those that the caller may not make.
+	refusal func() (*escalation.Refusal, error)
 }
 
-// checkGrants refuses grants that the caller may not make, or returns warnings.
-func (g *grants) checkGrants(ctx context.Context, obj, old *rbac.ClusterPermission, refuse bool) error {
-	if g.check == Off {
-		return nil
+// decide decides about a new or changed spec. old is nil for a new object.
+func (g *grants) decide(ctx context.Context, obj, old *rbac.ClusterPermission) *decision {
+	d := &decision{refusal: sync.OnceValues(func() (*escalation.Refusal, error) { return g.refusal(ctx, obj, old) })}
+	switch {
+	case g.check == Off:
+		d.refusal = func() (*escalation.Refusal, error) { return nil, nil }
+	case g.check != Warn && isPending(old):
+		// The author of a patch may not have seen the pending spec that the patch keeps.
+		d.pending = escalation.More(change(obj, old))
+	case g.check == Approve:
+		// If the check fails, admit refuses the write.
+		refusal, err := d.refusal()
+		d.pending = err != nil || refusal != nil
 	}
-	refusal, err := g.refusal(ctx, obj, old)
+	return d
+}
+
+// answer returns an error if the caller may not make all grants. If refuse is false, it adds warnings instead.
+func (d *decision) answer(ctx context.Context, refuse bool) error {
+	refusal, err := d.refusal()
 	if err != nil || refusal == nil {
 		return err
 	}
@@ -103,6 +110,17 @@ func (g *grants) checkGrants(ctx context.Context, obj, old *rbac.ClusterPermissi
 		warning.AddWarning(ctx, "", text)
 	}
 	return nil
+}
+
+// admit checks an object that is complete and valid. old is nil for a new object.
+func (g *grants) admit(ctx context.Context, obj, old *rbac.ClusterPermission, d *decision) error {
+	if err := g.checkReads(ctx, obj, old); err != nil {
+		return err
+	}
+	if d.pending {
+		warning.AddWarning(ctx, "", "the ClusterPermission is stored, but not delivered until it is approved")
+	}
+	return d.answer(ctx, g.check == Enforce)
 }
 
 func isPending(c *rbac.ClusterPermission) bool {
@@ -141,8 +159,11 @@ func selectsMore(permission *rbacv1alpha1.ClusterPermission, delivered *rbacv1al
 	return slices.ContainsFunc(render.Selectors(present), func(selector labels.Selector) bool { return !known.Has(selector.String()) })
 }
 
-// prepare marks a new or changed spec as pending if it needs approval. old is nil for a new object.
-// It runs before validation.
+// writeKey is the key of the write in the context of a request.
+type writeKey struct{}
+
+// prepare decides about a new or changed spec, keeps the decision for admit, and marks the spec as pending if it needs approval.
+// old is nil for a new object. It runs before validation.
 func (g *grants) prepare(ctx context.Context, obj, old *rbac.ClusterPermission) {
 	generation := int64(1)
 	if old != nil {
@@ -151,7 +172,10 @@ func (g *grants) prepare(ctx context.Context, obj, old *rbac.ClusterPermission) 
 		}
 		generation = old.Generation + 1
 	}
-	pending := g.needsApproval(ctx, obj, old)
+	d := g.decide(ctx, obj, old)
+	if w, ok := ctx.Value(writeKey{}).(*write); ok {
+		w.decision = d
+	}
 	if obj.Status.Approval != nil {
 		// Only the last approval stays when the spec changes.
 		approval := obj.Status.Approval.DeepCopy()
@@ -160,7 +184,7 @@ func (g *grants) prepare(ctx context.Context, obj, old *rbac.ClusterPermission) 
 			obj.Status.Approval = nil
 		}
 	}
-	if !pending {
+	if !d.pending {
 		return
 	}
 	if obj.Status.Approval == nil {
@@ -168,25 +192,6 @@ func (g *grants) prepare(ctx context.Context, obj, old *rbac.ClusterPermission) 
 	}
 	obj.Status.Approval.Delivered = deliveredGeneration(old)
 	obj.Status.Approval.Pending = &rbacv1alpha1.PendingGeneration{Generation: generation, RequestedBy: definition.Caller(ctx), RequestedAt: metav1.Now()}
-}
-
-// needsApproval reports whether a new or changed spec has to be approved.
-func (g *grants) needsApproval(ctx context.Context, obj, old *rbac.ClusterPermission) bool {
-	if g.check == Warn || g.check == Off {
-		return false
-	}
-	if isPending(old) {
-		// The author of a patch may not have seen the pending spec that the patch keeps.
-		return escalation.More(change(obj, old))
-	}
-	if g.check != Approve {
-		return false
-	}
-	refusal, err := g.refusal(ctx, obj, old)
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "Failed to check what the author may grant; the ClusterPermission waits for approval", "clusterPermission", klog.KObj(obj))
-	}
-	return err != nil || refusal != nil
 }
 
 // deliveredGeneration returns the generation that a stored ClusterPermission delivers, or nil.

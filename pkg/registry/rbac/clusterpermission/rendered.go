@@ -218,5 +218,5 @@ func (r *renderedREST) checkProposal(ctx context.Context, name string, proposal,
 	for _, text := range validation.WarningsForClusterPermission(proposal) {
 		warning.AddWarning(ctx, "", text)
 	}
-	return r.grants.checkGrants(ctx, proposal, stored, false)
+	return r.grants.decide(ctx, proposal, stored).answer(ctx, false)
 }

@@ -31,11 +31,14 @@ type write struct {
 	// changed is true if the write changes the spec, and work its rendering if it is new.
 	changed bool
 	work    *workv1.ManifestWork
+	// decision is that of prepare about a changed spec.
+	decision *decision
 }
 
 // Create implements rest.Creater.
 func (r *REST) Create(ctx context.Context, obj runtime.Object, admit rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
 	w := &write{REST: r}
+	ctx = context.WithValue(ctx, writeKey{}, w)
 	created, err := r.REST.Create(ctx, obj, definition.Guard[*rbac.ClusterPermission](w.check).AdmitCreate(admit), options)
 	w.deliver(ctx, created, err, options.DryRun)
 	return created, err
@@ -44,6 +47,7 @@ func (r *REST) Create(ctx context.Context, obj runtime.Object, admit rest.Valida
 // Update implements rest.Updater. It also serves patches and server-side apply.
 func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, admitCreate rest.ValidateObjectFunc, admitUpdate rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
 	w := &write{REST: r}
+	ctx = context.WithValue(ctx, writeKey{}, w)
 	guard := definition.Guard[*rbac.ClusterPermission](w.check)
 	updated, created, err := r.REST.Update(ctx, name, objInfo, guard.AdmitCreate(admitCreate), guard.AdmitUpdate(admitUpdate), forceAllowCreate, options)
 	w.deliver(ctx, updated, err, options.DryRun)
@@ -63,7 +67,7 @@ func (w *write) check(ctx context.Context, obj, old *rbac.ClusterPermission) err
 	if w.work = nil; old == nil && !isPending(obj) {
 		w.work = work
 	}
-	return w.grants.admit(ctx, obj, old)
+	return w.grants.admit(ctx, obj, old, w.decision)
 }
 
 // deliver writes the ManifestWork of what was stored.

@@ -23,6 +23,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
 	"open-cluster-management.io/hub-apiserver/pkg/registration/csr"
+	"open-cluster-management.io/hub-apiserver/pkg/registration/denial"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/cluster/managedcluster"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	registrations "open-cluster-management.io/hub-apiserver/pkg/registry/register/managedclusterregistration"
@@ -130,6 +131,7 @@ func startHub(t *testing.T, drivers ...registration.Driver) *hub {
 	records := registrations.NewRecordsWithClock(decisions, h.clock)
 	options := registration.RegistrarOptions{
 		Drivers: drivers, Records: records, Clusters: decisions, Decisions: decisions, Revoker: h, Approver: h,
+		Gate: denial.New(h.clock), HubProblems: registration.NewHubCheck(nil).Problems,
 		MayDecide: func(ctx context.Context, cluster string) error {
 			return acceptance.Check(ctx, authorizer.AuthorizerFunc(h.authorize), cluster)
 		},
