@@ -55,13 +55,7 @@ func (u *unjoining) remove(ctx context.Context) error {
 	if err := u.applier.Remove(ctx, manifests.Named("apps/v1", manifests.KindDeployment, u.namespace, manifests.AgentName)); err != nil {
 		return err
 	}
-	if err := cli.Poll(ctx, func(ctx context.Context) (string, error) {
-		pods, err := u.Kube.CoreV1().Pods(u.namespace).List(ctx, metav1.ListOptions{LabelSelector: manifests.AgentLabel})
-		if err != nil || len(pods.Items) == 0 {
-			return "", err
-		}
-		return fmt.Sprintf("Pod %s of the agent still runs", pods.Items[0].Name), nil
-	}); err != nil {
+	if err := cli.WaitForNoPods(ctx, u.Kube, u.namespace, manifests.AgentLabel); err != nil {
 		return err
 	}
 	objects, err := Manifests(u.namespace)
