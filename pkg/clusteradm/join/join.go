@@ -120,6 +120,7 @@ func (j *joining) complete() error {
 	}
 	errs = append(errs, cli.CheckName("cluster-name", j.settings.cluster), cli.CheckName("agent-namespace", j.settings.namespace),
 		cli.OneOf("agent", j.agent, program.Deploy, program.External))
+	errs = append(errs, j.settings.resources.Check()...)
 	drivers, err := program.ParseDrivers(j.auth)
 	switch {
 	case err != nil:
