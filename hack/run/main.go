@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -44,7 +45,24 @@ const (
 	stopTimeout  = time.Minute
 )
 
+const usage = `Usage: bin/run
+
+Starts a hub and managed clusters on this machine, shows a session, and runs until Ctrl-C. make run
+builds it with the programs that it starts. The environment configures it:
+
+  CLUSTERS=2   number of managed clusters
+  ONCE=1       stop after the session
+  AWS=fake     simulate AWS; the last cluster joins with IAM roles
+  RUN_DIR      directory of the data and logs, by default .run
+`
+
 func main() {
+	flag.Usage = func() { _, _ = fmt.Fprint(flag.CommandLine.Output(), usage) }
+	flag.Parse() // prints the usage for --help, and exits
+	if flag.NArg() > 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
 	ctx, restore := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// A second signal ends this process at once, and the kernel ends its children.
 	context.AfterFunc(ctx, restore)

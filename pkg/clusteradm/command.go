@@ -36,7 +36,8 @@ func New(in io.Reader, out, errOut io.Writer) *cobra.Command {
 	command.SetErr(errOut)
 	env.AddFlags(command.PersistentFlags())
 	command.AddCommand(
-		install.NewInit(env), join.New(env), accept.New(env), join.NewUnjoin(env), search.New(env), doctor.New(env), migrate.New(env),
+		install.NewInit(env), install.NewClean(env), join.New(env), accept.New(env), join.NewUnjoin(env), search.New(env), doctor.New(env),
+		migrate.New(env),
 		restore.New(env), rehome.New(env), auth.New(env), console.New(env), install.NewGet(env), install.NewVersion(env),
 		cli.Group("upgrade", "Upgrade the server of the hub, or the agent of a managed cluster", `Upgrade the server of the hub, or the agent of a managed cluster, to the release of this command. The
 settings stay as they are.`, install.NewUpgrade(env), join.NewUpgrade(env)),

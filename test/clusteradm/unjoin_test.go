@@ -173,7 +173,7 @@ func TestUnjoinNamesTheRemainingObjects(t *testing.T) {
 	if _, err := kube.AppsV1().Deployments(m.namespace).Get(t.Context(), agentName, metav1.GetOptions{}); err != nil {
 		t.Errorf("Get(Deployment of the agent) before its objects are removed = %v, want nil", err)
 	}
-	m.unjoin(t, "--timeout=1s", "--force").done(t).shows(t, "Warning: ")
+	m.unjoin(t, "--timeout=1s", "--force", "--purge").done(t).shows(t, "Warning: ", "AppliedManifestWorks is kept")
 	m.verifyGone(t)
 	if _, err := ocmOf(t, m.managed).WorkV1().AppliedManifestWorks().Get(t.Context(), record, metav1.GetOptions{}); err != nil {
 		t.Errorf("Get(AppliedManifestWork) after --force = %v, want nil", err)
@@ -231,13 +231,21 @@ func TestUnjoinOfTheLastAgent(t *testing.T) {
 	if _, err := kube.AppsV1().Deployments(defaultAgentNamespace).Get(t.Context(), agentName, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("Get(Deployment of an external agent) = %v, want NotFound", err)
 	}
-	run(t, hub, "unjoin", "--cluster-name=alone").done(t).
+	run(t, hub, "unjoin", "--cluster-name=alone", "--purge").done(t).
 		shows(t, "the agent has not joined the hub yet", "namespace/"+accountsNamespace+" stays")
 	for _, name := range []string{agentClusterRole, agentClusterRole + ":apply", agentClusterRole + ":inventory"} {
 		if _, err := kube.RbacV1().ClusterRoles().Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("Get(ClusterRole %s) = %v, want NotFound", name, err)
 		}
 	}
+	ocm := ocmOf(t, hub)
+	await.Eventually(t, "AppliedManifestWorks are not served", func(ctx context.Context) error {
+		_, err := ocm.WorkV1().AppliedManifestWorks().List(ctx, metav1.ListOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(errors.New("List(AppliedManifestWorks) is served, want NotFound"), err)
+	})
 	namespace, err := kube.CoreV1().Namespaces().Get(t.Context(), defaultAgentNamespace, metav1.GetOptions{})
 	if err != nil || namespace.DeletionTimestamp == nil {
 		t.Errorf("Get(namespace of the agent) = %v, %v, want one with deletionTimestamp", namespace, err)

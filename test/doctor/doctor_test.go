@@ -376,7 +376,7 @@ func (s *suite) expiredServing(t *testing.T) {
 	if err := s.Server.Launch(); err != nil {
 		t.Fatal(err)
 	}
-	says(t, s.hub, nil, bad, "serving certificate of the server", "expired at")
+	says(t, s.hub, nil, bad, "serving certificate of the server", "certificate has expired")
 }
 
 // expired returns a certificate that has expired, and its key.

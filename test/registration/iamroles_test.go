@@ -389,7 +389,7 @@ func (h *eksHub) leaves(t *testing.T, c *eksMember) {
 	if err := clientcmd.WriteToFile(*c.hubKubeconfig(t), kubeconfig); err != nil {
 		t.Fatal(err)
 	}
-	h.clusteradm(t, c.Cluster, "unjoin", "--cluster-name", c.Name, "--hub-kubeconfig", kubeconfig)
+	h.clusteradm(t, c.Cluster, "unjoin", "--cluster-name", c.Name, "--hub-kubeconfig", kubeconfig, "--purge")
 	h.shows(t, "The cluster "+c.Name+" has left the hub.")
 	for _, work := range []string{"work-4", "work-6", "work-7"} {
 		if has := framework.Must(c.has(t.Context(), work))(t); has {

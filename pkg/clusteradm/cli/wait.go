@@ -128,6 +128,17 @@ func WaitForDeployment(ctx context.Context, kube kubernetes.Interface, namespace
 	}), "the Deployment %s in %s", name, namespace)
 }
 
+// WaitForNoPods waits until a namespace has no Pod with the labels.
+func WaitForNoPods(ctx context.Context, kube kubernetes.Interface, namespace, labels string) error {
+	return Poll(ctx, func(ctx context.Context) (string, error) {
+		pods, err := kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: labels})
+		if err != nil || len(pods.Items) == 0 {
+			return "", err
+		}
+		return fmt.Sprintf("Pod %s in %s still runs", pods.Items[0].Name, namespace), nil
+	})
+}
+
 // Rolling returns the reason to wait for a Deployment, or an empty string if it is available.
 func Rolling(deployment *appsv1.Deployment) string {
 	wanted, status := ptr.Deref(deployment.Spec.Replicas, 1), deployment.Status

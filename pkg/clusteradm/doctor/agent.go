@@ -3,20 +3,17 @@ package doctor
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/join"
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
@@ -126,30 +123,28 @@ func membership(ctx context.Context, hub *rest.Config, name string) cli.Finding 
 		return cli.Unknown(subject, err)
 	}
 	cluster, err := client.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
+	if refusal, known := refusals[apierrors.ReasonForError(err)]; known {
+		return cli.Bad(subject, refusal.cause+": "+err.Error(), refusal.remedy)
+	}
 	switch {
-	case apierrors.IsForbidden(err):
-		return cli.Bad(subject, "the hub denies the agent access to it: the cluster is denied or deleted, or a role is missing", "on the hub, run clusteradm doctor, and clusteradm accept --clusters "+name)
-	case apierrors.IsUnauthorized(err):
-		return cli.Bad(subject, "the hub rejects the credentials of the agent (401)", "the agent registers again; if the ManagedCluster was deleted, delete the Secret "+join.HubSecret)
-	case apierrors.IsNotFound(err):
-		return cli.Bad(subject, "does not exist", "delete the Secret "+join.HubSecret+" to register again")
-	case apierrors.IsServiceUnavailable(err):
-		return cli.Bad(subject, "the server on the hub is not available: "+err.Error(), "on the hub, run clusteradm doctor")
 	case err != nil:
 		return cli.Unknown(subject, err)
-	case !cluster.Spec.HubAcceptsClient:
-		return cli.Bad(subject, "the hub has not accepted the cluster, or denied it", "on the hub, run clusteradm accept --clusters "+name)
-	case cluster.DeletionTimestamp != nil:
+	case cluster.Spec.HubAcceptsClient && cluster.DeletionTimestamp != nil:
 		return cli.Warning(subject, "is being deleted", "wait until the agent has removed the applied objects")
 	}
-	if available := meta.FindStatusCondition(cluster.Status.Conditions, clusterv1.ManagedClusterConditionAvailable); available == nil || available.Status != metav1.ConditionTrue {
-		cause := "the agent has not reported yet"
-		if available != nil {
-			cause = available.Reason + ": " + available.Message
-		}
-		return cli.Bad(subject, cause, "start the agent; read its log")
+	f := clusterFinding(cluster, time.Time{}, time.Now(), "start the agent; read its log")
+	if f.Subject = subject; f.State == cli.StateWarning {
+		f.State = cli.StateBad // a cluster that waits is normal for the hub, and not for its agent
 	}
-	return cli.Healthy(subject, "accepted and available")
+	return f
+}
+
+// refusals are the causes and the remedies if the agent gets no ManagedCluster, by the reason in the response of the hub.
+var refusals = map[metav1.StatusReason]struct{ cause, remedy string }{
+	metav1.StatusReasonForbidden:          {"the hub denies the agent access to it: the cluster is denied or deleted, or a role is missing", "on the hub, run clusteradm doctor, and clusteradm accept with the name of the cluster"},
+	metav1.StatusReasonUnauthorized:       {"the hub rejects the credentials of the agent (401)", "the agent registers again; if the ManagedCluster was deleted, delete the Secret " + join.HubSecret},
+	metav1.StatusReasonNotFound:           {"does not exist", "delete the Secret " + join.HubSecret + " to register again"},
+	metav1.StatusReasonServiceUnavailable: {"the server on the hub is not available", "on the hub, run clusteradm doctor"},
 }
 
 // bootstrap checks the credentials with which the agent registers. It does not run programs or read
@@ -175,9 +170,6 @@ func (d *agentDoctor) bootstrap(ctx context.Context) cli.Finding {
 	case apierrors.IsUnauthorized(err):
 		return cli.Bad(subject, "its token has expired or is not valid", remedy)
 	case err != nil && !apierrors.IsForbidden(err):
-		if os.IsTimeout(err) || ctx.Err() != nil {
-			err = fmt.Errorf("no response within %s", checkTimeout)
-		}
 		return undecided(subject, err.Error(), "see the line of the connection to the hub")
 	}
 	return cli.Healthy(subject, "its credentials are valid")

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -77,33 +76,15 @@ func (r *response) clock(subject string) cli.Finding {
 
 // unreachable returns the finding of a request to an API server that got no response.
 func unreachable(subject, host string, err error) cli.Finding {
-	var (
-		invalid   x509.CertificateInvalidError
-		authority x509.UnknownAuthorityError
-		name      x509.HostnameError
-		dns       *net.DNSError
-		timeout   net.Error
-	)
-	switch {
-	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		if invalid.Cert != nil && time.Now().Before(invalid.Cert.NotBefore) {
-			return cli.Bad(subject, "the certificate of "+host+" is not valid before "+invalid.Cert.NotBefore.UTC().Format(time.RFC3339), "correct the clock of this machine, or of the machine that issued the certificate")
-		}
-		return cli.Bad(subject, "the certificate of "+host+" has expired: "+invalid.Detail, "renew the serving certificate of this API server")
-	case errors.As(err, &authority):
-		return cli.Bad(subject, "the certificate of "+host+" is of another certificate authority than that in the kubeconfig", "get the kubeconfig again from an administrator of the cluster")
-	case errors.As(err, &name):
-		return cli.Bad(subject, name.Error(), "use an address that is in the certificate")
-	case errors.As(err, &dns):
-		return cli.Bad(subject, "the name of "+host+" cannot be resolved", "correct the address in the kubeconfig, or the DNS")
-	case errors.As(err, &timeout) && timeout.Timeout():
-		return cli.Bad(subject, host+" does not respond in time", "check that the API server runs, and that firewalls and proxies allow the connection")
+	remedy := "check the address in the kubeconfig, the DNS, that the API server runs, and that firewalls and proxies allow the connection"
+	if cli.IsCertificateError(err) {
+		remedy = "if the certificate authority or the address is another one, get the kubeconfig again; if the certificate has expired, renew that of the API server; if it is not yet valid, correct the clocks"
 	}
 	var transport *url.Error
 	if errors.As(err, &transport) {
 		err = transport.Err
 	}
-	return cli.Bad(subject, host+" cannot be reached: "+err.Error(), "check the address in the kubeconfig, that the API server runs, and that firewalls allow the connection")
+	return cli.Bad(subject, host+" cannot be reached: "+err.Error(), remedy)
 }
 
 // connect sends a request to an API server. It returns findings about the connection, the credentials,
@@ -194,20 +175,6 @@ func validity(subject string, certificate *x509.Certificate, remedy string) cli.
 		return cli.Warning(subject, "the certificate expires at "+end, remedy)
 	}
 	return cli.Healthy(subject, "valid until "+end)
-}
-
-// verify verifies the certificates that a server presented, as the aggregation layer of the hub does.
-func verify(state *tls.ConnectionState, bundle []byte, name string) error {
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(bundle) {
-		return errors.New("caBundle contains no certificate")
-	}
-	intermediates := x509.NewCertPool()
-	for _, certificate := range state.PeerCertificates[1:] {
-		intermediates.AddCert(certificate)
-	}
-	_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates, DNSName: name})
-	return err
 }
 
 // withoutRetry removes Retry-After from responses.

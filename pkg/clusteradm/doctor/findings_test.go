@@ -70,7 +70,7 @@ func TestClusterFinding(t *testing.T) {
 		"API server away":             {true, []metav1.Condition{joined, condition(clusterv1.ManagedClusterConditionAvailable, metav1.ConditionFalse)}, now, cli.StateBad},
 	} {
 		cluster := &clusterv1.ManagedCluster{Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: test.accepted}, Status: clusterv1.ManagedClusterStatus{Conditions: test.conditions}}
-		if got := clusterFinding(cluster, test.renewed, now); got.State != test.want {
+		if got := clusterFinding(cluster, test.renewed, now, "start the agent"); got.State != test.want {
 			t.Errorf("clusterFinding() of a cluster that is %s = %+v, want %s", name, got, test.want)
 		}
 	}

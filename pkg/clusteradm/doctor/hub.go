@@ -118,10 +118,6 @@ func (d *hubDoctor) apiServices(ctx context.Context) ([]cli.Finding, error) {
 
 // apiServiceFinding returns a finding without subject about an APIService, which is nil if it does not exist.
 func apiServiceFinding(service *apiregistrationv1.APIService) cli.Finding {
-	const (
-		renew      = renewCertificate + "; with cert-manager, check its Certificate and its cainjector"
-		findServer = "start the server; see its Deployment and its log in " + manifests.HubNamespace
-	)
 	if service == nil {
 		return cli.Bad("", "not registered", "run clusteradm init")
 	}
@@ -131,19 +127,16 @@ func apiServiceFinding(service *apiregistrationv1.APIService) cli.Finding {
 	reason := cli.Unavailable(service)
 	switch {
 	case service.Spec.InsecureSkipTLSVerify:
-		return cli.Bad("", "insecureSkipTLSVerify: the hub does not verify the server", renew)
+		return cli.Bad("", "insecureSkipTLSVerify: the hub does not verify the server", repairCA)
 	case len(service.Spec.CABundle) == 0:
-		return cli.Bad("", "without CA: spec.caBundle is empty, so the hub cannot verify the server", renew)
+		return cli.Bad("", "without CA: spec.caBundle is empty, so the hub cannot verify the server", repairCA)
 	case reason == "":
 		return cli.Healthy("", "available")
-	case strings.Contains(reason, "unknown authority"):
-		return cli.Bad("", "wrong CA: spec.caBundle is not the certificate authority of the server's certificate", renew)
-	case strings.Contains(reason, "certificate has expired"):
-		return cli.Bad("", "the serving certificate of the server has expired", renewCertificate)
-	case strings.HasPrefix(reason, "ServiceNotFound"):
-		return cli.Bad("", "the Service "+manifests.HubNamespace+"/"+manifests.ServerName+" is missing", "run clusteradm init")
-	case strings.Contains(reason, "connection refused"), strings.HasPrefix(reason, "MissingEndpoints"), strings.HasPrefix(reason, "EndpointsNotFound"):
-		return cli.Bad("", "the server does not run, or is not ready", findServer)
+	}
+	for _, known := range unavailable {
+		if strings.Contains(reason, known.reason) {
+			return cli.Bad("", known.cause, known.remedy)
+		}
 	}
 	// The message repeats the name and the address, which would make every finding different.
 	short, _, _ := strings.Cut(reason, ":")
@@ -151,6 +144,22 @@ func apiServiceFinding(service *apiregistrationv1.APIService) cli.Finding {
 		short += reason[at:]
 	}
 	return cli.Bad("", "not available: "+short, findServer+"; kubectl describe apiservice shows the whole message")
+}
+
+const (
+	repairCA   = renewCertificate + "; with cert-manager, check its Certificate and its cainjector"
+	findServer = "start the server; see its Deployment and its log in " + manifests.HubNamespace
+	notReady   = "the server does not run, or is not ready"
+)
+
+// unavailable are the known reasons of the hub why an APIService is not available.
+var unavailable = []struct{ reason, cause, remedy string }{
+	{"unknown authority", "wrong CA: spec.caBundle is not the certificate authority of the server's certificate", repairCA},
+	{"certificate has expired", "the serving certificate of the server has expired", renewCertificate},
+	{"ServiceNotFound", "the Service " + manifests.HubNamespace + "/" + manifests.ServerName + " is missing", "run clusteradm init"},
+	{"connection refused", notReady, findServer},
+	{"MissingEndpoints", notReady, findServer},
+	{"EndpointsNotFound", notReady, findServer},
 }
 
 // namesServer reports whether the hub forwards a version to the server of this project.
@@ -192,13 +201,8 @@ func (d *hubDoctor) agentRoles(ctx context.Context) ([]cli.Finding, error) {
 			findings = append(findings, cli.Bad(subject, "role missing: ClusterRole "+object.GetName(), remedy))
 			continue
 		}
-		if covered, missing := validation.Covers(role.Rules, rules); !covered {
-			var lacks []string
-			for _, attributes := range attributesOf("", missing) {
-				lacks = append(lacks, attributes.Verb+" "+resourceText(&attributes))
-			}
-			findings = append(findings, cli.Bad(subject, "role incomplete: ClusterRole "+object.GetName()+" does not allow "+cli.Some(lacks), remedy))
-		}
+		_, missing := validation.Covers(role.Rules, rules)
+		findings = append(findings, about(textsOf(attributesOf("", missing)), cli.Bad(subject, "role incomplete: ClusterRole "+object.GetName()+" does not allow ", remedy))...)
 	}
 	return findings, nil
 }
@@ -227,7 +231,7 @@ func (d *hubDoctor) clusters(ctx context.Context) ([]cli.Finding, error) {
 		if len(restore.Retained(cluster)) > 0 {
 			keeping = append(keeping, cluster.Name)
 		}
-		if f := clusterFinding(cluster, renewed[cluster.Name], time.Now()); f.State != cli.StateOK {
+		if f := clusterFinding(cluster, renewed[cluster.Name], time.Now(), "run clusteradm doctor agent with the kubeconfig of that cluster"); f.State != cli.StateOK {
 			findings = append(findings, f)
 		} else {
 			working++
@@ -263,8 +267,8 @@ func agentVersions(clusters []clusterv1.ManagedCluster, own string) []cli.Findin
 	return about(distant, cli.Bad(subject, "more than one minor release from clusteradm "+own+": ", "upgrade them: run clusteradm upgrade agent on these clusters, one minor release at a time"))
 }
 
-// clusterFinding returns a finding about a cluster whose Lease was renewed at a time.
-func clusterFinding(cluster *clusterv1.ManagedCluster, renewed, now time.Time) cli.Finding {
+// clusterFinding returns a finding about a cluster whose Lease was renewed at a time. agent is what to do about its agent.
+func clusterFinding(cluster *clusterv1.ManagedCluster, renewed, now time.Time, agent string) cli.Finding {
 	subject := "ManagedCluster " + cluster.Name
 	condition := func(name string) *metav1.Condition { return meta.FindStatusCondition(cluster.Status.Conditions, name) }
 	if !cluster.Spec.HubAcceptsClient {
@@ -273,7 +277,6 @@ func clusterFinding(cluster *clusterv1.ManagedCluster, renewed, now time.Time) c
 		}
 		return cli.Warning(subject, "waits for acceptance", "run clusteradm accept --clusters "+cluster.Name)
 	}
-	const agent = "run clusteradm doctor agent with the kubeconfig of that cluster"
 	if deleting := condition(clusterv1.ManagedClusterConditionDeleting); cluster.DeletionTimestamp != nil && deleting != nil {
 		return cli.Warning(subject, "is being deleted: "+deleting.Message, "wait, or "+agent)
 	}
@@ -315,15 +318,15 @@ func (d *hubDoctor) requests(ctx context.Context) ([]cli.Finding, error) {
 			continue
 		}
 		name := fmt.Sprintf("%s of %s", request.Name, request.Labels[clusterv1.ClusterNameLabel])
-		has := func(wanted certificatesv1.RequestConditionType) bool {
-			return slices.ContainsFunc(request.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool { return c.Type == wanted })
-		}
+		conditions := request.Status.Conditions
+		// A refusal may follow an approval, whose condition stays.
+		refusal := slices.IndexFunc(conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
+			return c.Type != certificatesv1.CertificateApproved
+		})
 		switch {
-		case has(certificatesv1.CertificateDenied):
-			refused = append(refused, name+" (Denied)")
-		case has(certificatesv1.CertificateFailed):
-			refused = append(refused, name+" (Failed)")
-		case has(certificatesv1.CertificateApproved):
+		case refusal >= 0:
+			refused = append(refused, fmt.Sprintf("%s (%s)", name, conditions[refusal].Type))
+		case len(conditions) > 0:
 			unsigned = append(unsigned, name)
 		default:
 			pending = append(pending, name)
@@ -354,36 +357,30 @@ func late(object metav1.Object, condition *metav1.Condition) string {
 	return ""
 }
 
-// delivered returns findings about late objects of a kind, by namespace. page returns a page of them, and conditions those of
-// an object, of which the wanted one shows its delivery.
-func delivered(kind string, page func(metav1.ListOptions) (runtime.Object, error), conditions func(runtime.Object) []metav1.Condition, wanted, remedy string) ([]cli.Finding, error) {
+// delivered returns findings about late objects of a kind, by namespace. list returns a page of them, and condition the
+// condition of an object that shows its delivery.
+func delivered[L interface {
+	metav1.ListInterface
+	runtime.Object
+}](ctx context.Context, kind string, list func(context.Context, metav1.ListOptions) (L, error), condition func(runtime.Object) *metav1.Condition, remedy string) ([]cli.Finding, error) {
 	lateBy, inspected := map[string][]string{}, 0
 	options := metav1.ListOptions{Limit: inspectedPage}
-	for {
-		list, err := page(options)
+	for more := true; more; more = options.Continue != "" && inspected < maxInspected {
+		page, err := list(ctx, options)
 		if err != nil {
 			return nil, err
 		}
-		if err := meta.EachListItem(list, func(item runtime.Object) error {
+		if err := meta.EachListItem(page, func(item runtime.Object) error {
 			inspected++
-			object, err := meta.Accessor(item)
-			if err != nil {
-				return err
-			}
-			if cause := late(object, meta.FindStatusCondition(conditions(item), wanted)); cause != "" {
+			object := item.(metav1.Object)
+			if cause := late(object, condition(item)); cause != "" {
 				lateBy[object.GetNamespace()] = append(lateBy[object.GetNamespace()], object.GetName()+" ("+cause+")")
 			}
 			return nil
 		}); err != nil {
 			return nil, err
 		}
-		more, err := meta.ListAccessor(list)
-		if err != nil {
-			return nil, err
-		}
-		if options.Continue = more.GetContinue(); options.Continue == "" || inspected >= maxInspected {
-			break
-		}
+		options.Continue = page.GetContinue()
 	}
 	var findings []cli.Finding
 	for _, namespace := range slices.Sorted(maps.Keys(lateBy)) {
@@ -401,19 +398,15 @@ func delivered(kind string, page func(metav1.ListOptions) (runtime.Object, error
 }
 
 func (d *hubDoctor) works(ctx context.Context) ([]cli.Finding, error) {
-	return delivered("ManifestWorks", func(options metav1.ListOptions) (runtime.Object, error) {
-		return d.OCM.WorkV1().ManifestWorks(metav1.NamespaceAll).List(ctx, options)
-	}, func(item runtime.Object) []metav1.Condition { return item.(*workv1.ManifestWork).Status.Conditions },
-		workv1.WorkApplied, "see the condition Applied of the manifests: kubectl describe manifestwork; if the agent is down, correct that first")
+	return delivered(ctx, "ManifestWorks", d.OCM.WorkV1().ManifestWorks(metav1.NamespaceAll).List, func(item runtime.Object) *metav1.Condition {
+		return meta.FindStatusCondition(item.(*workv1.ManifestWork).Status.Conditions, workv1.WorkApplied)
+	}, "see the condition Applied of the manifests: kubectl describe manifestwork; if the agent is down, correct that first")
 }
 
 func (d *hubDoctor) clusterPermissions(ctx context.Context) ([]cli.Finding, error) {
-	return delivered("ClusterPermissions", func(options metav1.ListOptions) (runtime.Object, error) {
-		return d.OCM.RbacV1alpha1().ClusterPermissions(metav1.NamespaceAll).List(ctx, options)
-	}, func(item runtime.Object) []metav1.Condition {
-		return item.(*rbacv1alpha1.ClusterPermission).Status.Conditions
-	},
-		rbacv1alpha1.ConditionAppliedRBACManifestWork, "see the conditions: kubectl describe clusterpermission")
+	return delivered(ctx, "ClusterPermissions", d.OCM.RbacV1alpha1().ClusterPermissions(metav1.NamespaceAll).List, func(item runtime.Object) *metav1.Condition {
+		return meta.FindStatusCondition(item.(*rbacv1alpha1.ClusterPermission).Status.Conditions, rbacv1alpha1.ConditionAppliedRBACManifestWork)
+	}, "see the conditions: kubectl describe clusterpermission")
 }
 
 func (d *hubDoctor) search(ctx context.Context) ([]cli.Finding, error) {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/component-helpers/auth/rbac/validation"
 
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
 )
@@ -27,7 +28,7 @@ func (r *report) permissionsOf(ctx context.Context, subject, namespace, account 
 		wanted = append(wanted, attributesOf(object.GetNamespace(), rules)...)
 	}
 	groups := append(serviceaccount.MakeGroupNames(namespace), "system:authenticated")
-	verbs := map[string]sets.Set[string]{} // by resource
+	var denied []authorizationv1.ResourceAttributes
 	for _, attributes := range wanted {
 		review, err := r.Kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
 			Spec: authorizationv1.SubjectAccessReviewSpec{User: serviceaccount.MakeUsername(namespace, account), Groups: groups, ResourceAttributes: &attributes},
@@ -35,20 +36,25 @@ func (r *report) permissionsOf(ctx context.Context, subject, namespace, account 
 		if err != nil {
 			return nil, err
 		}
-		if review.Status.Allowed {
-			continue
+		if !review.Status.Allowed {
+			denied = append(denied, attributes)
 		}
+	}
+	return about(textsOf(denied), cli.Bad(subject, "role missing or incomplete: ServiceAccount "+namespace+"/"+account+" cannot ", remedy)), nil
+}
+
+// textsOf returns a text for each resource, with all its verbs.
+func textsOf(all []authorizationv1.ResourceAttributes) []string {
+	verbs := map[string]sets.Set[string]{} // by resource
+	for _, attributes := range all {
 		resource := resourceText(&attributes)
-		if verbs[resource] == nil {
-			verbs[resource] = sets.New[string]()
-		}
-		verbs[resource].Insert(attributes.Verb)
+		verbs[resource] = verbs[resource].Union(sets.New(attributes.Verb))
 	}
-	var missing []string
+	var texts []string
 	for _, resource := range slices.Sorted(maps.Keys(verbs)) {
-		missing = append(missing, strings.Join(sets.List(verbs[resource]), "/")+" "+resource)
+		texts = append(texts, strings.Join(sets.List(verbs[resource]), "/")+" "+resource)
 	}
-	return about(missing, cli.Bad(subject, "role missing or incomplete: ServiceAccount "+namespace+"/"+account+" cannot ", remedy)), nil
+	return texts
 }
 
 func resourceText(attributes *authorizationv1.ResourceAttributes) string {
@@ -80,21 +86,14 @@ func rulesOf(object *unstructured.Unstructured) ([]rbacv1.PolicyRule, error) {
 func attributesOf(namespace string, rules []rbacv1.PolicyRule) []authorizationv1.ResourceAttributes {
 	var all []authorizationv1.ResourceAttributes
 	for _, rule := range rules {
-		names := rule.ResourceNames
-		if len(names) == 0 {
-			names = []string{""}
-		}
-		for _, group := range rule.APIGroups {
-			for _, entry := range rule.Resources {
-				resource, subresource, _ := strings.Cut(entry, "/")
-				for _, verb := range rule.Verbs {
-					for _, name := range names {
-						all = append(all, authorizationv1.ResourceAttributes{
-							Namespace: namespace, Group: group, Resource: resource, Subresource: subresource, Name: name, Verb: verb,
-						})
-					}
-				}
+		for _, one := range validation.BreakdownRule(rule) {
+			if len(one.Resources) == 0 {
+				continue // a URL
 			}
+			resource, subresource, _ := strings.Cut(one.Resources[0], "/")
+			all = append(all, authorizationv1.ResourceAttributes{
+				Namespace: namespace, Group: one.APIGroups[0], Resource: resource, Subresource: subresource, Name: strings.Join(one.ResourceNames, ""), Verb: one.Verbs[0],
+			})
 		}
 	}
 	return all

@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -67,7 +68,7 @@ func (d *hubDoctor) checkServer(ctx context.Context) ([]cli.Finding, error) {
 		return append(findings, f), nil
 	}
 	defer stop()
-	client, credentials, err := d.serverClient()
+	client, credentials, err := d.serverClient(bundle)
 	if err != nil {
 		return findings, err
 	}
@@ -75,19 +76,14 @@ func (d *hubDoctor) checkServer(ctx context.Context) ([]cli.Finding, error) {
 
 	base := "https://" + address
 	ready, err := get(ctx, client, base+"/readyz?verbose")
-	if err != nil {
+	const presentedCertificate = "serving certificate of the server"
+	switch {
+	case cli.IsCertificateError(err):
+		return append(findings, cli.Bad(presentedCertificate, "the caBundle of the APIServices does not verify it: "+err.Error(), renewCertificate)), nil
+	case err != nil:
 		return append(findings, undecided(subject, "cannot be reached from here: "+err.Error(), "see the line of the APIServices for the view of the hub; read the log of the server")), nil
 	}
-	const presentedCertificate = "serving certificate of the server"
-	certificate := validity(presentedCertificate, ready.tls.PeerCertificates[0], renewCertificate)
-	findings = append(findings, certificate, ready.clock("clock of the server"))
-	if certificate.State == cli.StateBad || len(bundle) == 0 {
-		// Do not report what an unverified server says. The APIServices have a finding too.
-		return findings, nil
-	}
-	if err := verify(ready.tls, bundle, manifests.ServerName+"."+manifests.HubNamespace+".svc"); err != nil {
-		return append(findings, cli.Bad(presentedCertificate, "the caBundle of the APIServices does not verify it: "+err.Error(), renewCertificate)), nil
-	}
+	findings = append(findings, validity(presentedCertificate, ready.tls.PeerCertificates[0], renewCertificate), ready.clock("clock of the server"))
 	findings = append(findings, d.readiness(ctx, client, base, ready)...)
 	findings = append(findings, d.serverVersion(ctx, client, base))
 	return append(findings, d.measured(ctx, client, base, credentials)...), nil
@@ -193,17 +189,18 @@ func (d *hubDoctor) forward(ctx context.Context, pod string, port int32) (local 
 	return ports[0].Local, stop, nil
 }
 
-// serverClient returns a client for direct connections to the server, and whether it has a client
-// certificate. It does not verify the server: checkServer does, to report the certificate.
-func (d *hubDoctor) serverClient() (client *http.Client, credentials bool, err error) {
+// serverClient returns a client for direct connections to the server, and whether it has a client certificate. Like the
+// aggregation layer of the hub, it trusts only the certificate authorities of the APIServices.
+func (d *hubDoctor) serverClient(bundle []byte) (client *http.Client, credentials bool, err error) {
 	config := rest.CopyConfig(d.Config)
-	config.TLSClientConfig.CAData, config.TLSClientConfig.CAFile = nil, ""
-	config.TLSClientConfig.Insecure, config.TLSClientConfig.ServerName = true, ""
+	config.TLSClientConfig.CAData, config.TLSClientConfig.CAFile, config.TLSClientConfig.Insecure = nil, "", false
+	config.TLSClientConfig.ServerName = manifests.ServerName + "." + manifests.HubNamespace + ".svc"
 	settings, err := rest.TLSConfigFor(config)
 	if err != nil {
 		return nil, false, err
 	}
-	settings.ServerName = manifests.ServerName + "." + manifests.HubNamespace + ".svc"
+	settings.RootCAs = x509.NewCertPool()
+	settings.RootCAs.AppendCertsFromPEM(bundle)
 	credentials = len(settings.Certificates) > 0 || settings.GetClientCertificate != nil
 	client = &http.Client{
 		Transport: &http.Transport{TLSClientConfig: settings},
@@ -321,16 +318,11 @@ func (d *hubDoctor) measured(ctx context.Context, client *http.Client, base stri
 	values := func(name string) map[quota]float64 {
 		out := map[quota]float64{}
 		for _, metric := range families[name].GetMetric() {
-			var labels quota
+			labels := map[string]string{}
 			for _, label := range metric.Label {
-				switch label.GetName() {
-				case "limit":
-					labels.limit = label.GetValue()
-				case "resource":
-					labels.resource = label.GetValue()
-				}
+				labels[label.GetName()] = label.GetValue()
 			}
-			out[labels] = metric.GetGauge().GetValue()
+			out[quota{labels["limit"], labels["resource"]}] = metric.GetGauge().GetValue()
 		}
 		return out
 	}

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -18,17 +19,30 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
 )
 
-// TestServerDoesNotChooseTheAddress checks that the doctor follows no redirect of a server, which it has not verified.
+// TestServerDoesNotChooseTheAddress checks that the doctor reads nothing from a server that the caBundle does not verify,
+// and follows no redirect.
 func TestServerDoesNotChooseTheAddress(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("request of %s, want none", r.URL) }))
 	defer other.Close()
 	server := httptest.NewTLSServer(http.RedirectHandler(other.URL, http.StatusFound))
 	defer server.Close()
-	client, _, err := (&hubDoctor{report: report{Clients: &cli.Clients{Config: &rest.Config{}}}}).serverClient()
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	doctor := &hubDoctor{report: report{Clients: &cli.Clients{Config: &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: authority}}}}}
+	client, _, err := doctor.serverClient(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := get(t.Context(), client, server.URL+"/readyz"); !cli.IsCertificateError(err) {
+		t.Errorf("get() without a caBundle = %v, want that the authority of the hub does not verify the server", err)
+	}
+	if client, _, err = doctor.serverClient(authority); err != nil {
+		t.Fatal(err)
+	}
 	defer client.CloseIdleConnections()
+	if _, err := get(t.Context(), client, server.URL+"/readyz"); !cli.IsCertificateError(err) {
+		t.Errorf("get() of a server with another name = %v, want that its certificate is not verified", err)
+	}
+	client.Transport.(*http.Transport).TLSClientConfig.ServerName = "example.com"
 	got, err := get(t.Context(), client, server.URL+"/readyz")
 	if err != nil || got.status != http.StatusFound || got.tls == nil {
 		t.Errorf("get() = %+v, %v, want the redirect and the TLS connection of the server", got, err)

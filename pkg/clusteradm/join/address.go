@@ -2,7 +2,10 @@ package join
 
 import (
 	"context"
+	"crypto/sha256"
+	"crypto/x509"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -24,9 +28,13 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 )
 
-// hubCheckTimeout bounds the check whether this machine can reach the hub. The managed cluster may reach the hub even if
-// this machine cannot.
-const hubCheckTimeout = 15 * time.Second
+const (
+	// hubCheckTimeout bounds the check whether this machine can reach the hub. The managed cluster may reach the hub even if
+	// this machine cannot.
+	hubCheckTimeout = 15 * time.Second
+	// clusterInfo is the ConfigMap in which a hub publishes its certificate authority, as kubeadm does.
+	clusterInfo = "cluster-info"
+)
 
 // Address is a hub that flags name, and the token with which a cluster registers there.
 type Address struct {
@@ -41,7 +49,7 @@ func (a *Address) AddFlags(flags *pflag.FlagSet, hub, required string) {
 	a.hub = hub
 	flags.StringVar(&a.token, "hub-token", "", "Token that clusteradm get token prints on "+hub+". "+required)
 	flags.StringVar(&a.server, "hub-apiserver", "", "URL of "+hub+". "+required)
-	flags.StringVar(&a.caFile, "ca-file", "", "PEM file with the certificate authority of "+hub+". If empty, the system must trust it.")
+	flags.StringVar(&a.caFile, "ca-file", "", "PEM file with the certificate authority of "+hub+". If empty, the system must trust it or the hub must publish it.")
 	flags.StringVar(&a.caData, "ca-data", "", "Content of --ca-file in base64.")
 }
 
@@ -92,6 +100,11 @@ func (a *Address) readAuthority() error {
 func (a *Address) Check(ctx context.Context, env cli.Environment, cluster string) (hub versioned.Interface, exists bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, hubCheckTimeout)
 	defer cancel()
+	if a.ca == nil {
+		if err := a.discover(ctx, env); err != nil {
+			return nil, false, err
+		}
+	}
 	if hub, err = versioned.NewForConfig(&rest.Config{Host: a.server, BearerToken: a.token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: a.ca}}); err != nil {
 		return nil, false, err
 	}
@@ -108,13 +121,72 @@ func (a *Address) Check(ctx context.Context, env cli.Environment, cluster string
 	case apierrors.IsNotFound(err):
 		return nil, false, fmt.Errorf("%s is not a hub: it does not serve ManagedClusters", a.server)
 	case cli.IsCertificateError(err):
-		return nil, false, fmt.Errorf("%s %s: %w; give its certificate authority with --ca-data, as clusteradm get join-command prints it, or with --ca-file", a.hub, a.server, err)
+		return nil, false, fmt.Errorf("%s %s: %w", a.hub, a.server, err)
 	case errors.As(err, &status):
 		env.Warn("%s returns an error: %s", a.hub, cli.Printable(err.Error()))
 	default:
 		env.Warn("%s cannot be reached from here and was not checked: %s", a.hub, cli.Printable(err.Error()))
 	}
 	return hub, false, nil
+}
+
+// discover finds the certificates that verify the hub if no flag sets them: the certificates of the system, or else the
+// certificates that the hub publishes, with a warning. It sends no token.
+func (a *Address) discover(ctx context.Context, env cli.Environment) error {
+	err := reach(ctx, &rest.Config{Host: a.server})
+	if err == nil {
+		return nil
+	}
+	var unknown x509.UnknownAuthorityError
+	if !errors.As(err, &unknown) {
+		return fmt.Errorf("hub %s: %w", a.server, err)
+	}
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: a.server, TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
+	if err != nil {
+		return err
+	}
+	info, err := client.CoreV1().ConfigMaps(metav1.NamespacePublic).Get(ctx, clusterInfo, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("this system does not trust the certificate authority of the hub %s, and the hub does not publish it in ConfigMap %s of namespace %s (%w); give it with --ca-file", a.server, clusterInfo, metav1.NamespacePublic, err)
+	}
+	ca, err := publishedAuthority(info.Data[manifests.KubeconfigKey])
+	if err != nil {
+		return fmt.Errorf("ConfigMap %s in %s of the hub: %w; give --ca-file", clusterInfo, metav1.NamespacePublic, err)
+	}
+	if err := reach(ctx, &rest.Config{Host: a.server, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}); err != nil {
+		return fmt.Errorf("the certificate authority that the hub %s publishes does not verify its certificate: %w; give the right one with --ca-file", a.server, err)
+	}
+	sum := sha256.Sum256(ca)
+	env.Warn("the certificate authority of %s was read from the hub itself and is not verified. The SHA-256 hash of the PEM is %s. To verify it, give --ca-file.", a.hub, hex.EncodeToString(sum[:]))
+	a.ca = ca
+	return nil
+}
+
+func publishedAuthority(kubeconfig string) ([]byte, error) {
+	config, err := clientcmd.Load([]byte(kubeconfig))
+	if err != nil {
+		return nil, err
+	}
+	for _, cluster := range config.Clusters {
+		if _, err := certutil.ParseCertsPEM(cluster.CertificateAuthorityData); err == nil {
+			return cluster.CertificateAuthorityData, nil
+		}
+	}
+	return nil, errors.New("it contains no certificate authority")
+}
+
+// reach returns nil if an API server responds with any status.
+func reach(ctx context.Context, config *rest.Config) error {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	_, err = client.RESTClient().Get().AbsPath("/version").MaxRetries(0).DoRaw(ctx)
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return nil
+	}
+	return err
 }
 
 // Secret returns the Secret with which an agent registers its cluster at the hub.

@@ -24,7 +24,7 @@ import (
 )
 
 const joinExample = `  # The command that clusteradm get join-command prints on the hub
-  clusteradm join --hub-token TOKEN --hub-apiserver https://hub.example.com:6443 --ca-data CA --cluster-name cluster1
+  clusteradm join --hub-token TOKEN --hub-apiserver https://hub.example.com:6443 --cluster-name cluster1
 
   # A cluster on EKS, by IAM roles
   clusteradm join --hub-token TOKEN --hub-apiserver https://hub.example.com:6443 --cluster-name cluster1 \
@@ -120,6 +120,7 @@ func (j *joining) complete() error {
 	}
 	errs = append(errs, cli.CheckName("cluster-name", j.settings.cluster), cli.CheckName("agent-namespace", j.settings.namespace),
 		cli.OneOf("agent", j.agent, program.Deploy, program.External))
+	errs = append(errs, j.settings.resources.Check()...)
 	drivers, err := program.ParseDrivers(j.auth)
 	switch {
 	case err != nil:
@@ -295,6 +296,21 @@ func (j *joining) await(ctx context.Context, hub versioned.Interface) error {
 		return cli.WaitForDeployment(ctx, j.Kube, j.settings.namespace, manifests.AgentName)
 	}
 	j.Say("waiting for the agent to register with the hub")
+	if j.agent == program.Deploy {
+		if err := cli.Poll(ctx, func(ctx context.Context) (string, error) {
+			deployment, err := j.Kube.AppsV1().Deployments(j.settings.namespace).Get(ctx, manifests.AgentName, metav1.GetOptions{})
+			if err != nil {
+				return "", err
+			}
+			// The agent becomes ready only after the hub has accepted the cluster.
+			if deployment.Status.ObservedGeneration < deployment.Generation || deployment.Status.UpdatedReplicas == 0 {
+				return fmt.Sprintf("Deployment %s in %s has no Pod", manifests.AgentName, j.settings.namespace), nil
+			}
+			return "", nil
+		}); err != nil {
+			return err
+		}
+	}
 	return cli.Poll(ctx, func(ctx context.Context) (string, error) {
 		_, err := hub.ClusterV1().ManagedClusters().Get(ctx, j.settings.cluster, metav1.GetOptions{})
 		if cli.Missing(err) {

@@ -55,13 +55,7 @@ func (u *unjoining) remove(ctx context.Context) error {
 	if err := u.applier.Remove(ctx, manifests.Named("apps/v1", manifests.KindDeployment, u.namespace, manifests.AgentName)); err != nil {
 		return err
 	}
-	if err := cli.Poll(ctx, func(ctx context.Context) (string, error) {
-		pods, err := u.Kube.CoreV1().Pods(u.namespace).List(ctx, metav1.ListOptions{LabelSelector: manifests.AgentLabel})
-		if err != nil || len(pods.Items) == 0 {
-			return "", err
-		}
-		return fmt.Sprintf("Pod %s of the agent still runs", pods.Items[0].Name), nil
-	}); err != nil {
+	if err := cli.WaitForNoPods(ctx, u.Kube, u.namespace, manifests.AgentLabel); err != nil {
 		return err
 	}
 	objects, err := Manifests(u.namespace)
@@ -76,7 +70,6 @@ func (u *unjoining) remove(ctx context.Context) error {
 	for _, object := range objects {
 		switch {
 		case object.GetKind() == manifests.KindCRD:
-			// Its records own applied objects, which its deletion would delete.
 		case manifests.IsBinding(object):
 			bindings = append(bindings, object)
 		case object.GetKind() == manifests.KindNamespace:
@@ -93,6 +86,11 @@ func (u *unjoining) remove(ctx context.Context) error {
 	}
 	if others == 0 {
 		if err := u.applier.Remove(ctx, shared...); err != nil {
+			return err
+		}
+	}
+	if u.purge {
+		if err := u.purgeRecords(ctx, others); err != nil {
 			return err
 		}
 	}
@@ -118,6 +116,30 @@ func (u *unjoining) otherAgents(ctx context.Context) (int, error) {
 		}
 	}
 	return others, nil
+}
+
+// purgeRecords removes the CRD of the agent's records unless records exist, because the
+// deletion of a record deletes the objects that it owns.
+func (u *unjoining) purgeRecords(ctx context.Context, others int) error {
+	if others > 0 {
+		u.Warn("the CustomResourceDefinition of AppliedManifestWorks is kept: agents of other hubs use it")
+		return nil
+	}
+	records, err := u.OCM.WorkV1().AppliedManifestWorks().List(ctx, metav1.ListOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("AppliedManifestWorks: %w", err)
+	case len(records.Items) > 0:
+		u.Warn("the CustomResourceDefinition of AppliedManifestWorks is kept: %d of them remain and own applied objects", len(records.Items))
+		return nil
+	}
+	objects, err := manifests.Read("agent/managed/appliedmanifestworks.crd.yaml")
+	if err != nil {
+		return err
+	}
+	return u.applier.Remove(ctx, objects...)
 }
 
 func (u *unjoining) removeNamespaces(ctx context.Context, namespaces []*unstructured.Unstructured, others int) error {

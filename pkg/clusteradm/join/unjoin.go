@@ -37,6 +37,7 @@ type unjoining struct {
 	hubKubeconfig string
 	keepHub       bool
 	force         bool
+	purge         bool
 	timeout       time.Duration
 }
 
@@ -59,6 +60,8 @@ removes its objects of the cluster.`,
 	flags.StringVar(&u.hubKubeconfig, "hub-kubeconfig", "", "Kubeconfig file for the hub, in place of the agent's credentials.")
 	flags.BoolVar(&u.keepHub, "keep-hub", false, "Do not notify the hub, and keep the objects that the agent applied.")
 	flags.BoolVar(&u.force, "force", false, "Continue if the hub cannot be notified, or if the agent does not remove the objects that it applied.")
+	flags.BoolVar(&u.purge, "purge", false, "Also remove the CustomResourceDefinition of AppliedManifestWorks, if no other agent uses it.")
+	flags.BoolVar(&u.purge, "purge-operator", false, "Same as --purge, for compatibility with the OCM clusteradm.")
 	flags.DurationVar(&u.timeout, "timeout", u.timeout, "Time within which the agent must remove the objects that it applied.")
 	return command
 }

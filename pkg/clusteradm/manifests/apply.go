@@ -42,6 +42,19 @@ func (a *Applier) resource(object *unstructured.Unstructured) (dynamic.ResourceI
 	return a.client.Resource(mapping.Resource).Namespace(object.GetNamespace()), nil
 }
 
+// Live returns an object as the cluster has it, or nil if it does not exist.
+func (a *Applier) Live(ctx context.Context, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	resource, err := a.resource(object)
+	if meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	live, err := cli.Optional(resource.Get(ctx, object.GetName(), metav1.GetOptions{}))
+	return live, cli.Prefix(err, "get %s", Display(object))
+}
+
 // Write makes the changes of a plan, and prints the result of each.
 func (a *Applier) Write(ctx context.Context, changes []Change) error {
 	for _, c := range changes {

@@ -29,7 +29,13 @@ func New(env cli.Environment) *cobra.Command {
 		Use:   "list [CLUSTER...]",
 		Short: "List the objects that agents keep",
 		Long:  "List the objects that agents keep, as the agents of the clusters report them.",
-		RunE:  func(command *cobra.Command, args []string) error { return r.list(command.Context(), args) },
+		RunE: func(command *cobra.Command, args []string) error {
+			_, clusters, err := r.clusters(command.Context(), args)
+			if err != nil {
+				return err
+			}
+			return r.print(clusters)
+		},
 	}
 	confirm := &cobra.Command{
 		Use:   "confirm CLUSTER... | --all",
@@ -67,14 +73,6 @@ func (r *restoring) clusters(ctx context.Context, names []string) (*cli.Clients,
 		found = append(found, *cluster)
 	}
 	return clients, found, nil
-}
-
-func (r *restoring) list(ctx context.Context, names []string) error {
-	_, clusters, err := r.clusters(ctx, names)
-	if err != nil {
-		return err
-	}
-	return r.print(clusters)
 }
 
 // print prints what the agents of clusters keep, one line for each object.
