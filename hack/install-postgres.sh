@@ -23,7 +23,7 @@ found() { # reports whether a directory contains both programs
 found && exit 0
 
 if ! command -v apt-get >/dev/null || ! command -v dpkg >/dev/null; then
-  echo "install-postgres: this is not a Debian system. Install PostgreSQL 14 or later with its contrib modules," >&2
+  echo "install-postgres: this is not a Debian system. Install PostgreSQL 15 or later with its contrib modules," >&2
   echo "and set HUB_POSTGRES_BIN to the directory of initdb and postgres." >&2
   exit 1
 fi

@@ -82,8 +82,8 @@ func newSite(t testing.TB, name string, outside map[int]string) *site {
 	pods, err := kubelet.New(kubelet.Options{
 		Dir: dir, Outside: ports, Names: []string{etcdName, postgresName, "kubernetes.default.svc"},
 		Images: map[string]kubelet.Image{
-			"hub-apiserver:dev":                       {Program: program("apiserver"), Path: "/apiserver"},
-			"hub-apiserver-agent:dev":                 {Program: program("agent"), Path: "/agent"},
+			"hub-apiserver:dev":                          {Program: program("apiserver"), Path: "/apiserver"},
+			"hub-apiserver-agent:dev":                    {Program: program("agent"), Path: "/agent"},
 			loaded + "hub-apiserver:" + version(t):       {Program: program("apiserver"), Path: "/apiserver"},
 			loaded + "hub-apiserver-agent:" + version(t): {Program: program("agent"), Path: "/agent"},
 		},

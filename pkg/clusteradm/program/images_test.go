@@ -24,11 +24,11 @@ func TestImages(t *testing.T) {
 		"command without a version":     {Images{}, "", version.Unknown, "", "built without a version"},
 		"registry without a version":    {Images{Registry: registry}, "", version.Unknown, "", "built without a version"},
 		"installed":                     {Images{}, registry + "/hub-apiserver:v0.1.0", "v0.2.0", registry + "/hub-apiserver:v0.1.0", ""},
-		"installed by other means":      {Images{}, "hub-apiserver:dev", version.Unknown, "hub-apiserver:latest", ""},
+		"installed by other means":      {Images{}, "hub-apiserver:dev", version.Unknown, "hub-apiserver:dev", ""},
 		"installed, another version":    {Images{Version: "v0.3.0"}, registry + "/hub-apiserver:v0.1.0@sha256:0", "v0.2.0", registry + "/hub-apiserver:v0.3.0", ""},
 		"installed, another registry":   {Images{Registry: "other.example.com"}, registry + "/hub-apiserver:v0.1.0", "v0.2.0", "other.example.com/hub-apiserver:v0.2.0", ""},
 		"version of an unknown image":   {Images{Version: "v0.3.0"}, "registry.example.com/server:v1", "v0.2.0", "", "the installed image registry.example.com/server:v1"},
-		"version of one without a path": {Images{Version: "v0.3.0"}, "hub-apiserver:dev", "v0.2.0", "", "the installed image hub-apiserver:latest"},
+		"version of one without a path": {Images{Version: "v0.3.0"}, "hub-apiserver:dev", "v0.2.0", "", "the installed image hub-apiserver:dev"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := test.settings.Of("hub-apiserver", test.installed, test.own)

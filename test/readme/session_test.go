@@ -1,4 +1,5 @@
-package main
+// Package readme runs the session of README.
+package readme
 
 import (
 	"context"
