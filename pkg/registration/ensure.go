@@ -47,7 +47,7 @@ func (r *Registrar) ensure(ctx context.Context, mc *clusterv1.ManagedCluster, by
 func (r *Registrar) create(ctx context.Context, mc *clusterv1.ManagedCluster, by registerv1alpha1.Requester) error {
 	var claimed *claim
 	var err error
-	// An older server accepted the cluster without a claim, so its agent could write any annotation since.
+	// The cluster was accepted without a claim and without a recorded decision, so its agent could write any annotation since.
 	if !mc.Spec.HubAcceptsClient || mc.Status.Acceptance != nil {
 		claimed, err = r.annotated(mc)
 	}

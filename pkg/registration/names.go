@@ -52,7 +52,7 @@ func accessName(cluster string) string { return accessPrefix + cluster }
 func bindingName(cluster, role string) string { return accessName(cluster) + ":" + role }
 
 // ownBinding reports whether a RoleBinding in the namespace of a cluster belongs to its access. This includes bindings
-// of earlier versions and the binding for Secrets of accounts, since the gate does not guard the hub's Secrets.
+// of builds before v0.1.0 and the binding for Secrets of accounts, since the gate does not guard the hub's Secrets.
 func ownBinding(cluster, name string) bool {
 	return strings.HasPrefix(name, accessName(cluster)+":") || name == clusterv1.AgentSecretsAccess
 }
@@ -107,7 +107,7 @@ func deniedRules(cluster string) []rbacv1.PolicyRule {
 func acceptedRules(cluster string, ofDriver []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 	own := []string{cluster}
 	return append([]rbacv1.PolicyRule{{
-		// The empty name matches access reviews without a name, with which public klusterlets
+		// The empty name matches access reviews without a name, with which upstream klusterlets
 		// check their connection.
 		APIGroups: []string{"register.open-cluster-management.io"}, Resources: []string{"managedclusters/clientcertificates"},
 		ResourceNames: []string{cluster, ""}, Verbs: []string{"renew"},

@@ -152,7 +152,7 @@ func adopted(cluster *clusterv1.ManagedCluster, registration *registerv1alpha1.M
 		at, err := time.Parse(time.RFC3339, former)
 		return former != "" && (err != nil || decision.DecidedAt.Truncate(time.Second).Equal(at))
 	}
-	// An earlier release of clusteradm has not recorded the decision.
+	// A clusteradm before v0.1.0 has not recorded the decision.
 	at, err := time.Parse(time.RFC3339, adoptedAt)
 	return err != nil || !decision.DecidedAt.After(at)
 }

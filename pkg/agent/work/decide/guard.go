@@ -27,8 +27,8 @@ import (
 // ManifestWork.
 const GuardedAnnotation = "work.open-cluster-management.io/guarded"
 
-// Delivers reports whether a ManifestWork delivers a ClusterPermission. Earlier servers set
-// only the owner reference, not the annotation.
+// Delivers reports whether a ManifestWork delivers a ClusterPermission. Builds of the server
+// before v0.1.0 set only the owner reference, not the annotation.
 func Delivers(work *workv1.ManifestWork) bool {
 	if _, marked := work.Annotations[rbacv1alpha1.DeliveredAnnotation]; marked {
 		return true
@@ -66,7 +66,7 @@ type NotOwnedError struct {
 func (e *NotOwnedError) Error() string {
 	switch {
 	case e.contested:
-		return fmt.Sprintf("another writer changes %s repeatedly, so its rules are not those of this ClusterPermission; stop the writer, or deliver the role under another name", e.object)
+		return fmt.Sprintf("another writer changes %s repeatedly, so its rules differ from this ClusterPermission; stop the writer, or deliver the role under another name", e.object)
 	case e.shared:
 		return fmt.Sprintf("%s already exists with different content and was created by another ManifestWork, so it is not changed; delete the object on the hub that delivers it, or deliver it under another name", e.object)
 	}
