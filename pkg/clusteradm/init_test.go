@@ -28,7 +28,7 @@ func TestInitRefuses(t *testing.T) {
 		"a list of users":                   {[]string{"--auto-approved-csr-identities=alice,bob"}, []string{"--auto-approved-csr-identities", "once for each user"}},
 		"a role of another account":         {[]string{"--registration-auth=aws-irsa", "--hub-cluster-arn=" + hubARN, "--hub-role-arn=arn:aws:iam::444455556666:role/hub"}, []string{"--hub-role-arn", "in the account of the hub"}},
 		"a role of another partition":       {[]string{"--registration-auth=aws-irsa", "--hub-cluster-arn=" + hubARN, "--hub-role-arn=arn:aws-cn:iam::123456789012:role/hub"}, []string{"--hub-role-arn", "in the account of the hub"}},
-		"a session":                         {[]string{"--registration-auth=aws-irsa", "--hub-cluster-arn=" + hubARN, "--hub-role-arn=arn:aws:sts::123456789012:assumed-role/hub/session"}, []string{"--hub-role-arn", "is not the ARN of an IAM role"}},
+		"a session":                         {[]string{"--registration-auth=aws-irsa", "--hub-cluster-arn=" + hubARN, "--hub-role-arn=arn:aws:sts::123456789012:assumed-role/hub/session"}, []string{"--hub-role-arn", "arn:aws:sts:", "is not the ARN of an IAM role"}},
 		"an instance profile":               {[]string{"--registration-auth=aws-irsa", "--hub-cluster-arn=" + hubARN, "--hub-role-arn=arn:aws:iam::123456789012:instance-profile/hub"}, []string{"--hub-role-arn", "role/<name>"}},
 		"users without csr":                 {[]string{"--registration-auth=aws-irsa", "--hub-cluster-arn=" + hubARN, "--auto-approved-csr-identities=u"}, []string{"requires --registration-auth=csr"}},
 		"short token":                       {[]string{"--token-duration=1m"}, []string{"--token-duration must be at least 10m"}},

@@ -36,7 +36,7 @@ func TestResourcesRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			args := strings.Fields(test.arg)
 			runCommand(t, append([]string{"init", "--output-manifests", "--image=registry.example.com/hub:v1"}, args...)...).refused(t, test.want)
-			runCommand(t, append([]string{"join", "--hub-token=token", "--hub-apiserver=https://127.0.0.1:1", "--cluster-name=c1"}, args...)...).refused(t, test.want)
+			runCommand(t, append([]string{"join", "--hub-token=token", "--hub-apiserver=https://127.0.0.1:1", "--cluster-name=c1", "--image=registry.example.com/agent:v1"}, args...)...).refused(t, test.want)
 		})
 	}
 }

@@ -228,7 +228,7 @@ func (s *Source) observeCluster(cluster *clusterv1.ManagedCluster) {
 func locate(cluster *clusterv1.ManagedCluster) (host string, ca []byte, err error) {
 	configs := cluster.Spec.ManagedClusterClientConfigs
 	if len(configs) == 0 || configs[0].URL == "" {
-		return "", nil, errors.New("spec.managedClusterClientConfigs does not say where its API server is")
+		return "", nil, errors.New("spec.managedClusterClientConfigs contains no URL of the API server")
 	}
 	if host, err = secureHost(configs[0].URL); err != nil {
 		return "", nil, err
@@ -251,7 +251,7 @@ func secureHost(address string) (string, error) {
 		return "", fmt.Errorf("address of the API server: %w", err)
 	}
 	if parsed.Scheme != "https" || parsed.Host == "" {
-		return "", fmt.Errorf("address of the API server: %q is no https address", address)
+		return "", fmt.Errorf("address of the API server: %q is not an https URL", address)
 	}
 	return address, nil
 }
@@ -261,7 +261,7 @@ func (s *Source) failed(problem *error, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if *problem != nil {
-		*problem = fmt.Errorf("asking the hub %s: %w", s.hub.address, err)
+		*problem = fmt.Errorf("request to the hub %s: %w", s.hub.address, err)
 	}
 }
 

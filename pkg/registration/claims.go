@@ -37,7 +37,7 @@ const (
 	// maxShown bounds the bytes of a cluster's input that an error message repeats.
 	maxShown = 256
 
-	noIRSA = "the hub does not enable the registration driver aws-irsa"
+	noIRSA = "the registration driver aws-irsa is not enabled"
 )
 
 // claim is the EKS identity that a cluster claims, with the path of the annotation.

@@ -124,7 +124,7 @@ func (c *Controller) identityLeft(record *registerv1alpha1.ManagedClusterRegistr
 	case provisioned(record):
 		left := "the identity of the driver " + string(record.Spec.Driver)
 		if !c.enabled(record.Spec.Driver) {
-			return left + " (the hub does not enable this driver)"
+			return left + " (this driver is not enabled)"
 		}
 		if current != nil && current.Reason == registerv1alpha1.ReasonRevocationFailed {
 			left += " (" + current.Message + ")"

@@ -355,7 +355,7 @@ func (c *Controller) pending(ctx context.Context, cluster *clusterv1.ManagedClus
 	why, failed := "The identity of the cluster is being provisioned.", false
 	switch {
 	case !c.enabled(record.Spec.Driver):
-		why, failed = fmt.Sprintf("The hub does not enable the registration driver %s.", record.Spec.Driver), true
+		why, failed = fmt.Sprintf("The registration driver %s is not enabled; add it to --registration-auth of the server.", record.Spec.Driver), true
 	case current != nil && (current.Reason == registerv1alpha1.ReasonProvisionFailed || current.Reason == registerv1alpha1.ReasonNoClaim || current.Reason == registerv1alpha1.ReasonRevocationFailed):
 		why, failed = current.Message, true
 	}

@@ -298,7 +298,7 @@ func (r *Registrar) refusal(registration *registerv1alpha1.ManagedClusterRegistr
 	}
 	driver := driverNamed(r.Drivers, registration.Spec.Driver)
 	if driver == nil {
-		return fmt.Sprintf("the cluster registered with the driver %s, which the hub does not enable", registration.Spec.Driver)
+		return fmt.Sprintf("the cluster registered with the driver %s, which is not enabled; add it to --registration-auth of the server", registration.Spec.Driver)
 	}
 	return driver.Refuses(registration)
 }

@@ -12,7 +12,7 @@ import (
 // textSeparator separates the elements of maps and lists in texts.
 const textSeparator = "; "
 
-// AppendTexts appends an object of texts, as the public search service returns it: a map becomes
+// AppendTexts appends an object of texts, as the upstream search service returns it: a map becomes
 // "k=v; k=v", and a list "a; b" with sorted elements. Properties that only the server sets are
 // omitted.
 func AppendTexts(dst []byte, object Object) []byte {
@@ -65,7 +65,7 @@ func appendMapText(dst, object []byte) []byte {
 
 // appendListText appends the text of a list in JSON, which must be compact and valid.
 func appendListText(dst, list []byte) []byte {
-	// Elements are sorted, because public clients compare the texts of lists.
+	// Elements are sorted, because upstream clients compare the texts of lists.
 	var few [8][]byte
 	elements := few[:0]
 	for i := 1; i < len(list) && list[i] != ']'; {

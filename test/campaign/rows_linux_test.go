@@ -32,7 +32,7 @@ func init() { rows = allRows() }
 
 func allRows() []row {
 	return []row{
-		{name: "replica-kill", fault: "kill -9 of a replica; its kubelet starts it again", single: true, short: true, run: kill(anyReplica)},
+		{name: "replica-kill", fault: "kill -9 of a replica; the test starts it again at once", single: true, short: true, run: kill(anyReplica)},
 		{name: "replica-restart", fault: "a replica is deleted, and replaced by a new one", single: true, run: replaceReplica},
 		{name: "replica-stop", fault: "SIGSTOP of a replica", single: true, run: pause(anyReplica)},
 		{name: "leader-kill", fault: "kill -9 of the replica that runs the controllers", single: true, run: takeOver(kill(leader))},

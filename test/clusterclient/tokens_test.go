@@ -180,7 +180,7 @@ func TestNoToken(t *testing.T) {
 		_, err := c.ocm.ClusterV1().ManagedClusters().Patch(t.Context(), c.name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 		return err
 	})
-	says(source, "is no https address")
+	says(source, "is not an https URL")
 	must(t, func() error {
 		return c.ocm.ClusterV1().ManagedClusters().Delete(t.Context(), c.name, metav1.DeleteOptions{})
 	})

@@ -248,7 +248,7 @@ func (s *suite) databaseAway(t *testing.T, dsn string) {
 	framework.StopLater(t, admin.Close)
 	framework.Must(admin.Exec(t.Context(), fmt.Sprintf("ALTER DATABASE %s ALLOW_CONNECTIONS false", name)))(t)
 	framework.Must(admin.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '"+name+"'"))(t)
-	says(t, s.hub, nil, bad, "search", "database away", "PostgreSQL")
+	says(t, s.hub, nil, bad, "search", "database unavailable", "PostgreSQL")
 	framework.Must(admin.Exec(t.Context(), fmt.Sprintf("ALTER DATABASE %s ALLOW_CONNECTIONS true", name)))(t)
 	isHealthy(t, s.hub)
 }

@@ -115,7 +115,7 @@ func TestHeldPermissionsCanBeGranted(t *testing.T) {
 		cp.Spec = rbacv1alpha1.ClusterPermissionSpec{ClusterRoleBinding: &rbacv1alpha1.ClusterRoleBinding{
 			RoleRef: &rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}, Subject: framework.UserSubject("bob"),
 		}}
-		refusedFor(t, tries(t.Context(), alice, cp), `spec.clusterRoleBinding, cluster-wide: ClusterRole "view", whose rules are unknown or may change`)
+		refusedFor(t, tries(t.Context(), alice, cp), `spec.clusterRoleBinding, cluster-wide: ClusterRole "view": its rules are unknown or may change`)
 	})
 	t.Run("other users are denied", func(t *testing.T) {
 		mallory := framework.NewCaller(t, f.Hub, "mallory-holder").IsAdmin(t)

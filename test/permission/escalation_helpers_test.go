@@ -33,7 +33,7 @@ func refusedFor(t *testing.T, err error, lines ...string) rbacv1.PolicyRule {
 func refusedWith(t *testing.T, message string, lines ...string) rbacv1.PolicyRule {
 	t.Helper()
 	const head = "cannot grant permissions that the user does not hold on managed cluster \"" + framework.Cluster1 + "\":\n"
-	const takes = "\nallow it with a Role in namespace \"" + framework.Cluster1 + "\" that contains the rule "
+	const takes = "\ngrant it with a Role in namespace \"" + framework.Cluster1 + "\" that contains the rule "
 	_, body, refused := strings.Cut(strings.TrimSpace(message), head)
 	missing, text, said := strings.Cut(body, takes)
 	if !refused || !said {

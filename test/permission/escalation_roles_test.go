@@ -110,7 +110,7 @@ func TestRoleRefsRequireRead(t *testing.T) {
 
 	reader := framework.NewCaller(t, f.Hub, "reader-refers").IsAdmin(t)
 	f.mayGet(t, reader, "integration-reader", rule)
-	const missing = `spec.roleRefs[0], cluster-wide: the hub's ClusterRole "` + role + `", whose rules are unknown or may change`
+	const missing = `spec.roleRefs[0], cluster-wide: the hub's ClusterRole "` + role + `": its rules are unknown or may change`
 	_, err = reader.Permissions().Create(t.Context(), refersTo(name, role), metav1.CreateOptions{})
 	allowing := refusedFor(t, err, missing)
 	if !slices.Equal(allowing.Verbs, []string{"escalate"}) {

@@ -372,7 +372,7 @@ func (f *Feed) readStates(ctx context.Context) error {
 func stale(s *ingest.State) string {
 	switch {
 	case s.Removed:
-		return "the cluster does not exist any more"
+		return "the cluster no longer exists"
 	case s.Absent:
 		return "the cluster has never reported"
 	case s.Incomplete:

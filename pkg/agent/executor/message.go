@@ -107,7 +107,7 @@ func (g *grantShortfall) message(executor types.NamespacedName) string {
 	case g.aggregated:
 		return fmt.Sprintf("the executor %s does not hold all permissions on the cluster, which writing an aggregated ClusterRole requires; grant it with %s", executor, role)
 	case g.tooMany:
-		return fmt.Sprintf("%s has too many rules to compare with those of the executor %s; grant it with %s", object, executor, role)
+		return fmt.Sprintf("%s has too many rules to compare with the permissions of the executor %s; grant it with %s", object, executor, role)
 	}
 	return fmt.Sprintf("the executor %s does not hold the permissions that %s grants: %s; grant these, or %s",
 		executor, object, rbac.RulesText(g.rules, maxRules, maxRulesBytes), role)

@@ -48,7 +48,7 @@ func TestMessageOfShortfall(t *testing.T) {
 		{"a role that does not exist", shortfall{target: web, grant: &grantShortfall{grant: clusterBinding, unknown: true}},
 			begin + `the executor shop/deployer cannot bind ClusterRole "admin", which does not exist; grant it with a ClusterRole, bound by a ClusterRoleBinding, that contains the rule {apiGroups: [rbac.authorization.k8s.io], resources: [clusterroles], resourceNames: [admin], verbs: [bind]}`},
 		{"a role that is too large", shortfall{target: web, grant: &grantShortfall{grant: clusterBinding, tooMany: true}},
-			begin + `ClusterRole "admin" has too many rules to compare with those of the executor shop/deployer; grant it with a ClusterRole, bound by a ClusterRoleBinding, that contains the rule {apiGroups: [rbac.authorization.k8s.io], resources: [clusterroles], resourceNames: [admin], verbs: [bind]}`},
+			begin + `ClusterRole "admin" has too many rules to compare with the permissions of the executor shop/deployer; grant it with a ClusterRole, bound by a ClusterRoleBinding, that contains the rule {apiGroups: [rbac.authorization.k8s.io], resources: [clusterroles], resourceNames: [admin], verbs: [bind]}`},
 		{"several causes", shortfall{target: web, requests: []authorizationv1.ResourceAttributes{request("get", "front")}, unreadable: errors.New("the rules or references cannot be read")},
 			begin + `the executor shop/deployer cannot get deployments.apps "front" in namespace "web"; grant it with a Role in namespace "web" that contains the rule {apiGroups: [apps], resources: [deployments], resourceNames: [front], verbs: [get]}; the rules or references cannot be read`},
 	} {

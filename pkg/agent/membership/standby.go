@@ -93,7 +93,7 @@ func (r *Registrar) followStandby(ctx context.Context) *standbyHub {
 		case found != nil:
 			return found
 		case logged.differs(err):
-			klog.FromContext(ctx).Info("The standby hub does not say whether it has adopted the cluster", "err", err)
+			klog.FromContext(ctx).Info("Failed to ask the standby hub whether it has adopted the cluster", "err", err)
 		}
 	}
 }

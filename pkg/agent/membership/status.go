@@ -215,14 +215,14 @@ func workersOf(stuck error) metav1.Condition {
 	if stuck != nil {
 		return metav1.Condition{Type: conditionWorkers, Status: metav1.ConditionFalse, Reason: reasonStuck, Message: stuck.Error()}
 	}
-	return metav1.Condition{Type: conditionWorkers, Status: metav1.ConditionTrue, Reason: reasonResponding, Message: "All workers of the agent return"}
+	return metav1.Condition{Type: conditionWorkers, Status: metav1.ConditionTrue, Reason: reasonResponding, Message: "All workers of the agent respond"}
 }
 
 // retained returns the condition that objects stay that a restored hub does not know.
 func (r *reporter) retained() metav1.Condition {
 	condition := metav1.Condition{
 		Type: clusterv1.ManagedClusterConditionObjectsRetained, Status: metav1.ConditionFalse,
-		Reason: clusterv1.ReasonNothingRetained, Message: "No objects stay that the hub does not know",
+		Reason: clusterv1.ReasonNothingRetained, Message: "The hub knows all applied objects",
 	}
 	if r.config.Retained != nil {
 		if message := r.config.Retained(); message != "" {

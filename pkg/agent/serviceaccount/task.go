@@ -201,13 +201,13 @@ func (t *task) inTheWay(where ownership) (outcome, error) {
 	name := t.owner.Namespace + "/" + t.owner.Name
 	switch where {
 	case taken:
-		why.message = fmt.Sprintf("Secret %s on the hub does not belong to this account and is not changed; delete it, or use another name for the account", name)
+		why.message = fmt.Sprintf("Secret %s on the hub does not belong to this ManagedServiceAccount and is not changed; delete it, or use another name for the ManagedServiceAccount", name)
 		t.report.tokenFailed, t.report.secretFailed = why, why
 		return outcome{conflict: true}, errors.New(why.message)
 	case former:
-		why.message = fmt.Sprintf("Secret %s on the hub belongs to a deleted account with the same name; waiting for the garbage collector of the hub to remove it", name)
+		why.message = fmt.Sprintf("Secret %s on the hub belongs to a deleted ManagedServiceAccount with the same name; waiting for the garbage collector of the hub to remove it", name)
 	default:
-		why.message = fmt.Sprintf("Secret %s on the hub does not show that it belongs to this account, or the hub has not granted the agent access to it yet, so it is not changed; if it is not needed, delete it", name)
+		why.message = fmt.Sprintf("Secret %s on the hub does not show that it belongs to this ManagedServiceAccount, or the hub has not granted the agent access to it yet, so it is not changed; if it is not needed, delete it", name)
 	}
 	if !t.quiet {
 		t.report.tokenFailed = why

@@ -17,7 +17,7 @@ func FlagUsers(flag string, users []string) []error {
 	return errs
 }
 
-// LooksLikeList reports whether the value of a flag for one user or group is probably a list. Earlier releases split such
+// LooksLikeList reports whether the value of a flag for one user or group is probably a list. Builds before v0.1.0 split such
 // values at commas, unless they were quoted. A distinguished name is one name: all of its parts contain an equals sign.
 func LooksLikeList(name string) bool {
 	plain := strings.ReplaceAll(name, `\,`, "")

@@ -165,7 +165,7 @@ func interrupted(dataDir string) error {
 	if _, err := os.Lstat(filepath.Join(dataDir, memberDir)); err == nil {
 		return os.RemoveAll(temp)
 	}
-	return fmt.Errorf("a restore into %s was interrupted: restore the snapshot again, or delete %s to start without data", dataDir, temp)
+	return fmt.Errorf("a restore into %s was interrupted: restore the snapshot again. To start an empty hub instead, which loses all objects, delete %s", dataDir, temp)
 }
 
 // ReadMark returns the mark of the data, or nil if they were not restored.

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Each flag of automatic approval is one rule. A list of an earlier release is refused, since a server that silently reads
+// Each flag of automatic approval is one rule. A list, as builds before v0.1.0 read it, is refused, since a server that silently reads
 // it as one rule accepts no cluster.
 func TestAutoApprovalFlags(t *testing.T) {
 	const arns, users = "auto-approved-arn-patterns", "auto-approved-csr-identities"

@@ -182,7 +182,7 @@ func (o *Options) addEmbeddedEtcdFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.EmbeddedEtcd.Snapshots.Interval, "snapshot-interval", o.EmbeddedEtcd.Snapshots.Interval,
 		"Interval of snapshots of the embedded etcd in --snapshot-dir, at least 1m. 0 disables them.")
 	fs.StringVar(&o.EmbeddedEtcd.Snapshots.Dir, "snapshot-dir", o.EmbeddedEtcd.Snapshots.Dir,
-		"Directory for the snapshots of --snapshot-interval. Use another volume than that of --data-dir. The server creates it, and deletes nothing in it but its own older snapshots.")
+		"Directory for the snapshots of --snapshot-interval. Use another volume than --data-dir. The server creates the directory, and deletes only its own older snapshots in it.")
 	fs.IntVar(&o.EmbeddedEtcd.Snapshots.Keep, "snapshot-keep", o.EmbeddedEtcd.Snapshots.Keep,
 		"Number of snapshots in --snapshot-dir. The server deletes older ones after a new one is complete.")
 }
@@ -198,9 +198,9 @@ func (o *Options) addWorkFlags(fs *pflag.FlagSet) {
 
 func (o *Options) addPermissionFlags(fs *pflag.FlagSet) {
 	fs.StringVar((*string)(&o.EscalationCheck), "clusterpermission-escalation-check", string(o.EscalationCheck),
-		"Action for a ClusterPermission that grants more than its author may grant. Enforce refuses it. Approve stores it, and delivers it after a user with permission to grant it has approved it with clusterpermissions/approval. Warn delivers it and returns a warning. Off disables the check.")
+		"Action for a ClusterPermission that grants more than its author may grant. Enforce rejects it. Approve stores it, and delivers it after a user with permission to grant it approves it with clusterpermissions/approval. Warn delivers it and returns a warning. Off disables the check.")
 	fs.StringVar((*string)(&o.NamespaceSource), "namespace-selector-source", string(o.NamespaceSource),
-		"Namespaces whose labels a namespaceSelector of a ClusterPermission matches: those of the managed cluster, as its agent reports them (Cluster), or those of the hub with the same names (Hub).")
+		"Namespaces that the namespaceSelectors of ClusterPermissions match by label. Cluster: the namespaces of the managed cluster, as its agent reports them. Hub: the namespaces of the hub with the same names.")
 	fs.BoolVar(&o.RequireManagedCluster, "require-managed-cluster", o.RequireManagedCluster,
 		"Refuse a new ClusterPermission or ManagedServiceAccount in a namespace without a ManagedCluster of its name. By default it is stored, and delivered when the cluster joins.")
 	fs.StringVar(&o.WorkExecutor, "work-executor", o.WorkExecutor,

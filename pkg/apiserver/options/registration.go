@@ -55,7 +55,7 @@ func (r *Registration) addFlags(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&r.AutoApprovedARNs, "auto-approved-arn-patterns", r.AutoApprovedARNs,
 		"Regular expression of ARNs. A cluster is accepted if it claims an ARN that the expression matches completely. Can be repeated. Requires the feature gate ManagedClusterAutoApproval.")
 	fs.StringArrayVar(&r.AutoApprovedUsers, "auto-approved-csr-identities", r.AutoApprovedUsers,
-		"User whose ManagedClusters are accepted, and whose certificate requests are approved, when the user creates them. Can be repeated. Requires the feature gate ManagedClusterAutoApproval.")
+		"User for automatic approval: when this user creates ManagedClusters and certificate requests, the server accepts and approves them. Can be repeated. Requires the feature gate ManagedClusterAutoApproval.")
 	fs.IntVar(&r.MaxRequests, "registration-max-requests", r.MaxRequests,
 		"Maximum number of certificate requests of one cluster on the hub. The server deletes the oldest ones that exceed it. It is also the maximum number of pending requests of one requester for one cluster that the server considers.")
 	fs.StringToStringVar(&r.Labels, "registration-labels", r.Labels,

@@ -10,7 +10,7 @@ import (
 var (
 	open = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Subsystem: "hub_apiserver", Name: "caller_open", StabilityLevel: metrics.ALPHA,
-		Help: "Number of open requests and watches that count for the limits of callers, by what they are.",
+		Help: "Number of open requests and watches that use the limits of callers, by kind.",
 	}, []string{"what"})
 	refused = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: "hub_apiserver", Name: "caller_refused_total", StabilityLevel: metrics.ALPHA,

@@ -77,8 +77,7 @@ func (h *held) rules(where scope) []rbacv1.PolicyRule {
 	return all
 }
 
-// has reports whether the caller is bound to that role, whose rules are unknown,
-// everywhere in the scope.
+// has reports whether the caller is bound to a role with unknown rules everywhere in the scope.
 func (h *held) has(role rbac.Key, where scope) bool {
 	if h.clusterWide.roles[role] {
 		return true

@@ -68,7 +68,7 @@ func (r *Refusal) Message() string {
 	}
 	head := fmt.Sprintf("user %q cannot grant permissions that the user does not hold on managed cluster %q:", r.User, r.Namespace)
 	lines = append([]string{rbac.Clip(head, maxLineBytes)}, rbac.ClipLines(lines, maxLines, maxLineBytes)...)
-	return strings.Join(append(lines, "allow it with "+rbac.RoleText(r.Namespace, r.rule())), "\n")
+	return strings.Join(append(lines, "grant it with "+rbac.RoleText(r.Namespace, r.rule())), "\n")
 }
 
 // Warnings returns a line for each missing grant, each fit for a Warning header.
@@ -109,7 +109,7 @@ func (m *MissingGrant) lines() []string {
 
 func (m *MissingGrant) text(rules []rbacv1.PolicyRule) string {
 	if len(rules) == 0 {
-		return m.Role + ", whose rules are unknown or may change"
+		return m.Role + ": its rules are unknown or may change"
 	}
 	texts := make([]string, len(rules))
 	for i, rule := range rules {

@@ -26,9 +26,9 @@ spec.clusterRole, cluster-wide: {apiGroups: ["", apps], resources: ["*/scale", p
 spec.clusterRole, cluster-wide: {nonResourceURLs: ["/logs/*"], verbs: [get]}
 spec.roles[0], in namespace "a": {apiGroups: [""], resources: [pods], verbs: [watch]}
 spec.roles[1], in every namespace: {apiGroups: [""], resources: [pods], verbs: [get]}
-spec.clusterRoleBinding, cluster-wide: ClusterRole "there", whose rules are unknown or may change
-spec.roleRefs[0], in namespace "a": the hub's Role "ofhub" in namespace "a", whose rules are unknown or may change
-allow it with a Role in namespace "cluster1" that contains the rule {apiGroups: [rbac.open-cluster-management.io], resources: [clusterpermissions], resourceNames: [grants], verbs: [bind, escalate]}`
+spec.clusterRoleBinding, cluster-wide: ClusterRole "there": its rules are unknown or may change
+spec.roleRefs[0], in namespace "a": the hub's Role "ofhub" in namespace "a": its rules are unknown or may change
+grant it with a Role in namespace "cluster1" that contains the rule {apiGroups: [rbac.open-cluster-management.io], resources: [clusterpermissions], resourceNames: [grants], verbs: [bind, escalate]}`
 	if got := refusal.Message(); got != want {
 		t.Errorf("Message() =\n%s\nwant\n%s", got, want)
 	}
@@ -40,8 +40,8 @@ allow it with a Role in namespace "cluster1" that contains the rule {apiGroups: 
 		`spec.clusterRole (cluster-wide): requires escalate: {apiGroups: ["", apps], resources: ["*/scale", pods], verbs: [get, list]}, {nonResourceURLs: ["/logs/*"], verbs: [get]}`,
 		`spec.roles[0] (in namespace "a"): requires escalate: {apiGroups: [""], resources: [pods], verbs: [watch]}`,
 		`spec.roles[1] (in every namespace): requires escalate: {apiGroups: [""], resources: [pods], verbs: [get]}`,
-		`spec.clusterRoleBinding (cluster-wide): requires bind: ClusterRole "there", whose rules are unknown or may change`,
-		`spec.roleRefs[0] (in namespace "a"): requires escalate: the hub's Role "ofhub" in namespace "a", whose rules are unknown or may change`,
+		`spec.clusterRoleBinding (cluster-wide): requires bind: ClusterRole "there": its rules are unknown or may change`,
+		`spec.roleRefs[0] (in namespace "a"): requires escalate: the hub's Role "ofhub" in namespace "a": its rules are unknown or may change`,
 	}
 	if got := refusal.Warnings(); !slices.Equal(got, wantWarnings) {
 		t.Errorf("Warnings() =\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(wantWarnings, "\n"))

@@ -170,7 +170,7 @@ func (p *Pass) Refused(ctx context.Context, author *rbacv1beta1.AssignmentAuthor
 }
 
 func (p *Pass) remedy(author user.Info, cluster, role string) string {
-	return fmt.Sprintf("user %q cannot grant ClusterRole %q on managed cluster %q, because the user does not hold it there; allow it with %s, or with a ClusterRole, bound by a ClusterRoleBinding, that contains the rules %s and %s for a set of the cluster",
+	return fmt.Sprintf("user %q cannot grant ClusterRole %q on managed cluster %q, because the user does not hold it there; grant it with %s, or with a ClusterRole, bound by a ClusterRoleBinding, that contains the rules %s and %s for a set of the cluster",
 		author.GetName(), role, cluster, rbac.RoleText(cluster, rbac.RuleFor(bindPermissions(""))),
 		rbac.RuleText(rbac.RuleFor(bindRole(role))), rbac.RuleText(rbac.RuleFor(bindSet(""))))
 }

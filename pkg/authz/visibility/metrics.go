@@ -20,7 +20,7 @@ var (
 	}, []string{"by", "result"})
 	cachedScopes = metrics.NewGauge(&metrics.GaugeOpts{
 		Subsystem: "hub_apiserver", Name: "search_scope_cache_entries", StabilityLevel: metrics.ALPHA,
-		Help: "Number of callers whose search permissions are cached.",
+		Help: "Number of callers with cached search permissions.",
 	})
 	asksReviews = metrics.NewGauge(&metrics.GaugeOpts{
 		Subsystem: "hub_apiserver", Name: "search_scope_by_reviews", StabilityLevel: metrics.ALPHA,
@@ -28,7 +28,7 @@ var (
 	})
 	disagreements = metrics.NewCounter(&metrics.CounterOpts{
 		Subsystem: "hub_apiserver", Name: "search_scope_disagreements_total", StabilityLevel: metrics.ALPHA,
-		Help: "Number of sampled decisions by RBAC that permanently differ from those of the hub.",
+		Help: "Number of sampled decisions by RBAC that permanently differ from the decision of the hub.",
 	})
 )
 

@@ -26,7 +26,7 @@ import (
 const acceptExample = `  # Accept two clusters after they have requested to join
   clusteradm accept --clusters cluster1,cluster2 --wait
 
-  # Take all access away from one
+  # Revoke all access of a cluster to the hub
   clusteradm accept --clusters cluster1 --deny --reason 'credentials leaked'`
 
 type accepting struct {
@@ -49,7 +49,8 @@ func New(env cli.Environment) *cobra.Command {
 		Use:   "accept",
 		Short: "Accept managed clusters on the hub of the current context, or deny them",
 		Long: `Accept managed clusters on the hub of the current context and approve the certificate requests
-of their agents. With --deny, deny the clusters, which revokes their access immediately.`,
+of their agents. With --deny, deny the clusters, which revokes the access of their agents to the hub immediately.
+Tokens of ManagedServiceAccounts stay valid on the clusters.`,
 		Example: acceptExample,
 		Args:    cobra.NoArgs,
 		RunE:    cli.Within(&a.timeout, a.run),
@@ -137,6 +138,9 @@ func (a *accepting) decide(ctx context.Context, cluster *clusterv1.ManagedCluste
 		for i := range requests {
 			requesters = append(requesters, requests[i].Spec.Username)
 		}
+	}
+	if a.deny && cluster.DeletionTimestamp != nil {
+		a.Warn("%s: the ManagedCluster is being deleted: after the denial, its agent removes all applied objects at once", cluster.Name)
 	}
 	var decided *registerv1alpha1.ManagedClusterAcceptance
 	err := cli.Persist(ctx, func(ctx context.Context) (err error) {

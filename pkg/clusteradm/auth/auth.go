@@ -88,7 +88,7 @@ func newCanI(env cli.Environment) *cobra.Command {
 		Example: `  # On which production clusters may I delete Secrets in the namespace prod?
   clusteradm auth can-i delete secrets -n prod --clusters env=prod
 
-  # And alice, in any namespace?
+  # On which clusters may alice delete Secrets in all namespaces?
   clusteradm auth can-i delete secrets -A --subject alice`,
 		Args:              cobra.RangeArgs(2, 3),
 		ValidArgsFunction: completeRequest,
@@ -253,7 +253,7 @@ func (a *asking) canI(ctx context.Context, args []string) error {
 	}
 	if err == nil && answer.Allowed == 0 {
 		// The exit code is 1, as that of kubectl auth can-i.
-		err = errors.New("no selected cluster is known to allow the request")
+		err = errors.New("no selected cluster allows the request, as far as the hub knows")
 	}
 	return err
 }
@@ -277,7 +277,7 @@ func (a *asking) explain(ctx context.Context, args []string) error {
 		case len(parts) == 2:
 			spec.User = serviceaccount.MakeUsername(parts[0], parts[1])
 		default:
-			return fmt.Errorf("a ServiceAccount is CLUSTER/NAMESPACE/NAME, or NAMESPACE/NAME on all clusters, not %q", args[1])
+			return fmt.Errorf("invalid ServiceAccount %q: use CLUSTER/NAMESPACE/NAME, or NAMESPACE/NAME for all clusters", args[1])
 		}
 	default:
 		return fmt.Errorf("cannot explain %q: use one of %s", args[0], strings.Join(explained, ", "))

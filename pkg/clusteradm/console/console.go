@@ -111,9 +111,9 @@ func checkConsole(ctx context.Context, client versioned.Interface) error {
 	err := client.SearchV1alpha1().RESTClient().Get().Resource("console").Name(index).Do(ctx).Error()
 	switch {
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("%w; to do: bind the ClusterRole %s to the user with a ClusterRoleBinding", err, role)
+		return fmt.Errorf("%w; bind the ClusterRole %s to the user with a ClusterRoleBinding", err, role)
 	case apierrors.IsNotFound(err):
-		return errors.New("the hub serves no console: its server is older than clusteradm, runs with --console=false or without search, or is not installed")
+		return errors.New("the hub does not serve the console: the server is older than clusteradm, runs with --console=false or --search-engine=none, or is not installed")
 	case err != nil:
 		return fmt.Errorf("getting the console from the hub: %w", err)
 	}

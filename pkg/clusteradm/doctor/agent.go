@@ -40,7 +40,7 @@ func newAgent(env cli.Environment) *cobra.Command {
 		Short: "Report problems of the agent of a managed cluster",
 		Long: `Report problems of the agent of a managed cluster: its Deployment, its credentials, its permissions, its connection
 to the hub and the clocks. The command prints one line for each subject: its state, the cause and what to do.
-It exits with 1 if one is bad. It only reads. To check the connection, it uses the credentials of the agent,
+It exits with 1 if a check failed. It only reads. To check the connection, it uses the credentials of the agent,
 from the machine on which it runs.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {

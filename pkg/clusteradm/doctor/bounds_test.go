@@ -58,7 +58,7 @@ func TestDoctorChecksEnd(t *testing.T) {
 				command.SetArgs([]string{args})
 				command.SilenceErrors, command.SilenceUsage = true, true
 				began := time.Now()
-				_ = command.ExecuteContext(t.Context()) // some findings are bad
+				_ = command.ExecuteContext(t.Context()) // some checks fail
 				if took := time.Since(began); took != wait {
 					t.Errorf("clusteradm doctor %s with a hub that hangs after %d requests ends after %s, want %s", args, answers, took, wait)
 				}

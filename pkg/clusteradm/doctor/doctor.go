@@ -93,7 +93,7 @@ func (r *report) run(ctx context.Context, server string, checks []check) error {
 		}
 	}
 	if count := cli.CountBad(findings); count > 0 {
-		return fmt.Errorf("%d of %d findings are bad", count, len(findings))
+		return fmt.Errorf("%d of %d checks failed", count, len(findings))
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ func newHub(env cli.Environment) (*hubDoctor, *cobra.Command) {
 		Short: "Report problems of the hub and its clusters",
 		Long: `Report problems of the hub: connections, certificates, clocks, permissions, storage, search, quotas, versions,
 clusters and deliveries. The command prints one line for each subject: its state, the cause and what to do.
-It exits with 1 if one is bad. It only reads. Without permission for a check, it prints Unknown and the
+It exits with 1 if a check failed. It only reads. Without permission for a check, it prints Unknown and the
 missing permission.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error { return d.run(command.Context()) },
@@ -418,7 +418,7 @@ func (d *hubDoctor) search(ctx context.Context) ([]cli.Finding, error) {
 	case apierrors.IsServiceUnavailable(err) && strings.Contains(err.Error(), "loading the search data"):
 		return []cli.Finding{cli.Warning(subject, "the engine is loading its data, or its PostgreSQL database has not responded since the start of the server", "wait; if it takes longer than some minutes, start PostgreSQL and read the log of the server")}, nil
 	case apierrors.IsServiceUnavailable(err) && strings.Contains(err.Error(), "engine is unavailable"):
-		return []cli.Finding{cli.Bad(subject, "database away: the PostgreSQL database of search does not respond to the server", "start PostgreSQL, and check --search-postgres-url-file and the network; the log of the server contains the error")}, nil
+		return []cli.Finding{cli.Bad(subject, "database unavailable: the PostgreSQL database of search does not respond to the server", "start PostgreSQL, and check --search-postgres-url-file and the network; the log of the server contains the error")}, nil
 	case apierrors.IsNotFound(err):
 		return []cli.Finding{cli.Healthy(subject, "not enabled (--search-engine=none)")}, nil
 	case err != nil:
@@ -444,7 +444,7 @@ func (d *hubDoctor) search(ctx context.Context) ([]cli.Finding, error) {
 	}
 	return slices.Concat([]cli.Finding{healthy},
 		about(silent, cli.Warning(reports, "lag: no recent report of ", "run clusteradm doctor agent on these clusters; search shows their last state")),
-		about(incomplete, cli.Warning(reports, "incomplete: ", "see kubectl describe inventory; a limit of docs/limits.md is reached, or a report is on its way")),
+		about(incomplete, cli.Warning(reports, "incomplete: ", "see kubectl describe inventory; a limit is reached, or a report is on its way: see "+version.Docs("limits.md#search"))),
 	), nil
 }
 
@@ -468,6 +468,13 @@ func podProblem(pods []corev1.Pod) string {
 	return ""
 }
 
+// restarted reports whether a container of a Pod has ended, so that its previous log contains the cause.
+func restarted(pod corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(status corev1.ContainerStatus) bool {
+		return status.LastTerminationState.Terminated != nil
+	})
+}
+
 // deploymentFindings returns a Deployment and a finding about it, or nothing if it does not exist.
 func deploymentFindings(ctx context.Context, kube kubernetes.Interface, namespace, name string) (*appsv1.Deployment, []cli.Finding) {
 	subject := "Deployment " + namespace + "/" + name
@@ -483,12 +490,16 @@ func deploymentFindings(ctx context.Context, kube kubernetes.Interface, namespac
 		return deployment, []cli.Finding{cli.Healthy(subject, "available")}
 	}
 	// Without permission to read Pods, the Deployment is reported alone.
+	previous := ""
 	if pods, err := kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(deployment.Spec.Selector)}); err == nil {
 		if problem := podProblem(pods.Items); problem != "" {
 			reason += "; " + problem
 		}
+		if slices.ContainsFunc(pods.Items, restarted) {
+			previous = " --previous"
+		}
 	}
-	remedy := fmt.Sprintf("see kubectl -n %[1]s describe deployment %[2]s and kubectl -n %[1]s logs deployment/%[2]s", namespace, name)
+	remedy := fmt.Sprintf("see kubectl -n %[1]s describe deployment %[2]s and kubectl -n %[1]s logs deployment/%[2]s%[3]s", namespace, name, previous)
 	return deployment, []cli.Finding{cli.Bad(subject, reason, remedy)}
 }
 

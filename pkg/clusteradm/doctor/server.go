@@ -216,7 +216,7 @@ var readinessRemedies = map[string]string{
 	"hub-permissions":     "apply artifacts/rbac: run clusteradm init again",
 	"serving-certificate": renewCertificate,
 	"informer-sync":       "see the line of the permissions of the server",
-	"stuck-workers":       "see /readyz/stuck-workers and the log of the server, and report it; a restart of the server ends it",
+	"stuck-workers":       "save the log of the server, which names the object, then restart the server; if it returns for the same object, report it",
 	"search":              "see the line of the permissions of the server",
 	"shutdown":            "the server stops; wait for its replacement",
 }
@@ -359,7 +359,7 @@ func (d *hubDoctor) quotas(ctx context.Context, values func(string) map[quota]fl
 			where = d.fullest(ctx, resource)
 		}
 		cause := fmt.Sprintf("%.0f of %.0f %s of %s%s", used[labels], limit, kind, resource, where)
-		remedy := fmt.Sprintf("delete %s, or raise --namespace-quota-%s=%s=<limit>; see docs/limits.md", resource, kind, resource)
+		remedy := fmt.Sprintf("delete %s, or raise --namespace-quota-%s=%s=<limit>; see %s", resource, kind, resource, version.Docs("limits.md#raise-a-quota"))
 		// A write may not fit before the last byte is used.
 		if share >= 1 || kind == "bytes" && share >= 0.99 {
 			findings = append(findings, cli.Bad(subject, "quota reached: "+cause, remedy))

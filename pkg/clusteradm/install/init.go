@@ -94,16 +94,16 @@ func NewInit(env cli.Environment) *cobra.Command {
 		Short: "Make the cluster of the current context a hub",
 		Long: `Make the cluster of the current context a hub: install the server and its roles, and
 print the command with which a managed cluster joins. If the hub is installed, the command changes
-only what its flags name. Changes of the storage, the search engine or the number of replicas require
+only settings that its flags name. Changes of the storage, the search engine or the number of replicas require
 --yes, as do changes of fields that others have set.`,
 		Example: initExample,
 		Args:    cobra.NoArgs,
 		RunE:    cli.Within(&i.Timeout, i.run),
 	}
 	flags := command.Flags()
-	flags.StringSliceVar(&i.auth, "registration-auth", i.auth, "Registration drivers, by which agents authenticate: csr (client certificates that the hub signs), aws-irsa (AWS IAM roles; hub and cluster are on EKS), or both.")
+	flags.StringSliceVar(&i.auth, "registration-auth", i.auth, "Registration drivers, by which agents authenticate: csr (client certificates that the hub signs), aws-irsa (AWS IAM roles; the cluster is on EKS, and the hub is on EKS or uses aws-iam-authenticator), or both.")
 	flags.StringSliceVar(&i.auth, "registration-drivers", i.auth, "Same as --registration-auth, for compatibility with the OCM clusteradm.")
-	flags.StringVar(&i.hubARN, "hub-cluster-arn", "", "ARN of the hub's EKS cluster, for aws-irsa. Defaults to the name of the cluster in the kubeconfig if it is an ARN.")
+	flags.StringVar(&i.hubARN, "hub-cluster-arn", "", "ARN of the hub's EKS cluster, or of a hub with aws-iam-authenticator, for aws-irsa. Defaults to the name of the cluster in the kubeconfig if it is an ARN.")
 	flags.StringVar(&i.hubARN, "eks-hub-cluster-arn", "", "Same as --hub-cluster-arn.")
 	flags.StringVar(&i.server, "hub-apiserver", "", "URL at which managed clusters reach the hub. Defaults to the URL in the kubeconfig.")
 	flags.StringVar(&i.apiserver, "apiserver", i.apiserver, "deploy runs the server on the hub. external installs all objects except its Deployment, Service and APIServices, for a server that runs elsewhere.")
@@ -503,7 +503,7 @@ func (i *initializing) next(ctx context.Context) error {
 		return nil
 	}
 	if i.hub.aws() {
-		i.Say("\nIn AWS, the server assumes the role %s\nwhich must exist with the policies of docs/registration-aws.md.", i.hub.roleARN)
+		i.Say("\nIn AWS, the server assumes the role %s\nwhich must exist with the policies of %s", i.hub.roleARN, version.Docs("registration-aws.md#create-the-role-of-the-hub"))
 	}
 	i.Say("\nThe hub is ready for clusters to join. On each cluster, run until %s\n\n%s", expires.Format(time.RFC3339), join)
 	if len(i.hub.drivers) > 1 {

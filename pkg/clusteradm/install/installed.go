@@ -17,6 +17,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/program"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
+	"open-cluster-management.io/hub-apiserver/pkg/version"
 )
 
 const (
@@ -136,7 +137,7 @@ func (h *installedHub) losses(wanted *hubSettings, objects []*unstructured.Unstr
 	old, now := strings.Join(h.settings.etcdServers, ","), strings.Join(wanted.etcdServers, ",")
 	switch {
 	case old == "" && now != "":
-		return fmt.Errorf("--etcd-servers=%s would lose the objects of the hub: the server stores them in the %s %s, and init does not copy them. See docs/clusteradm.md", now, kindClaim, manifests.ServerName)
+		return fmt.Errorf("--etcd-servers=%s would lose the objects of the hub: the server stores them in the %s %s, and init does not copy them. See %s", now, kindClaim, manifests.ServerName, version.Docs("clusteradm.md#change-an-installed-hub"))
 	case old != "" && now == "":
 		return fmt.Errorf("--etcd-servers would lose the objects of the hub: the server stores them in the etcd cluster %s, and would start with an empty volume. Give --etcd-servers=%s", cli.Printable(old), cli.Printable(old))
 	case old == "" && !slices.ContainsFunc(h.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool {

@@ -18,6 +18,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/handover"
 	"open-cluster-management.io/hub-apiserver/pkg/signing"
+	"open-cluster-management.io/hub-apiserver/pkg/version"
 )
 
 // These functions find out what a hub runs already, before init changes it.
@@ -42,16 +43,16 @@ func (i *initializing) detectOCM(ctx context.Context) error {
 	if !i.hub.existingOCM {
 		return nil
 	}
-	for resource, version := range map[string]schema.GroupVersion{
+	for resource, served := range map[string]schema.GroupVersion{
 		"clusterpermissions":     rbacv1alpha1.SchemeGroupVersion,
 		"managedserviceaccounts": authenticationv1beta1.SchemeGroupVersion,
 	} {
-		found, err := stores(resource, version)
+		found, err := stores(resource, served)
 		if err != nil {
 			return err
 		}
 		if found {
-			return fmt.Errorf("the hub stores %s in a CustomResourceDefinition, which the server would hide. Move them to the server with clusteradm init --before-migration and clusteradm migrate, or delete the CustomResourceDefinition %s.%s and its controller; see docs/migration.md", resource, resource, version.Group)
+			return fmt.Errorf("the hub stores %s in a CustomResourceDefinition, which the server would hide. Move them to the server with clusteradm init --before-migration and clusteradm migrate, or delete the CustomResourceDefinition %s.%s and its controller; see %s", resource, resource, served.Group, version.Docs("migration.md#before-you-migrate"))
 		}
 	}
 	i.Say("the hub runs OCM, which continues to store ManifestWorks, ManagedClusters, sets and add-ons, and to register clusters")

@@ -72,7 +72,7 @@ func New(env cli.Environment) *cobra.Command {
 		Short: "Join the cluster of the current context to a hub",
 		Long: `Join the cluster of the current context to a hub: install the agent with the credentials to
 register. Then accept the cluster on the hub with clusteradm accept. If the agent is installed, the
-command changes only what its flags name, and the cluster keeps its identity. Changes of fields that
+command changes only settings that its flags name, and the cluster keeps its identity. Changes of fields that
 others have set, and bindings that somebody has deleted, require --yes.`,
 		Example: joinExample,
 		Args:    cobra.NoArgs,
@@ -83,7 +83,7 @@ others have set, and bindings that somebody has deleted, require --yes.`,
 	j.address.AddFlags(flags, "the hub", required)
 	flags.StringVar(&j.settings.cluster, "cluster-name", "", "Name of this cluster on the hub. "+required)
 	flags.StringSliceVar(&j.auth, "registration-auth", j.auth, "Registration driver by which the agent authenticates: csr or aws-irsa.")
-	flags.StringVar(&j.hubARN, "eks-hub-cluster-arn", "", "ARN of the hub's EKS cluster. Required with aws-irsa.")
+	flags.StringVar(&j.hubARN, "eks-hub-cluster-arn", "", "ARN of the hub, as in --hub-cluster-arn of init. Required with aws-irsa.")
 	flags.StringVar(&j.hubARN, "hub-cluster-arn", "", "Same as --eks-hub-cluster-arn.")
 	flags.StringVar(&j.managedARN, "managed-cluster-arn", "", "ARN of this EKS cluster, for aws-irsa. Defaults to the name of the cluster in the kubeconfig if it is an ARN.")
 	j.settings.resources.AddFlags(flags, "agent")

@@ -143,7 +143,7 @@ func (m *migration) deleteKept(ctx context.Context) error {
 		{Name: "wait until the watches of the CustomResourceDefinitions have ended", Run: m.awaitWatches},
 		{Name: "release the kept objects", Run: m.releaseKept},
 		{Name: "delete the CustomResourceDefinitions", Run: m.deleteDefinitions},
-		{Name: "delete what a migration back would need", Run: func(ctx context.Context) error { return m.removePolicies(ctx, keepPolicy) }},
+		{Name: "delete the data for a migration back", Run: func(ctx context.Context) error { return m.removePolicies(ctx, keepPolicy) }},
 	})
 }
 

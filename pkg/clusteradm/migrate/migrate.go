@@ -78,7 +78,7 @@ it again.`,
 	flags := command.Flags()
 	flags.StringVar(&m.to, "to", "", "server or crds.")
 	flags.BoolVar(&m.dryRun, "dry-run", false, "Check everything and change nothing.")
-	flags.BoolVar(&m.finish, "delete-crds", false, "With --to=server, delete the CustomResourceDefinitions of OCM and the objects that they keep, once the hub is moved.")
+	flags.BoolVar(&m.finish, "delete-crds", false, "With --to=server, after the hub is moved, delete the CustomResourceDefinitions of OCM and the objects that they keep. The hub cannot be moved back with its UIDs afterwards.")
 	flags.StringSliceVar(&m.stop, "controllers", m.stop, "Deployments (namespace/name) of the controllers of OCM that the server replaces. They are stopped, or started after a migration back. Those that do not exist are ignored.")
 	flags.DurationVar(&m.timeout, "timeout", m.timeout, "Maximum duration of the command.")
 	return command

@@ -31,10 +31,10 @@ func newExport(env cli.Environment) *cobra.Command {
 	timeout := 10 * time.Minute
 	command := &cobra.Command{
 		Use:   "export FILE",
-		Short: "Write what another hub needs to replace this one to a file",
+		Short: "Export the hub to a file from which another hub can replace it",
 		Long: `Write all objects of the server, and the namespaces that contain them, to a file that only you can read. Run it
-regularly: clusteradm hub adopt moves the clusters to another hub as they are in the file. The file contains no Secrets
-and no private keys, but whatever manifests contain.`,
+regularly: clusteradm hub adopt moves the clusters to another hub as they are in the file. The file contains no
+private keys, and no Secrets except those in manifests.`,
 		Example: `  clusteradm hub export /backup/hub.gz`,
 		Args:    cobra.ExactArgs(1),
 		RunE:    cli.Within(&timeout, func(ctx context.Context, args []string) error { return export(ctx, env, args[0]) }),

@@ -44,7 +44,7 @@ func (a *adoption) enablesRoles(ctx context.Context) (bool, error) {
 		}}
 		_, err := a.Dynamic.Resource(clusterv1.SchemeGroupVersion.WithResource("managedclusters")).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if apierrors.IsInvalid(err) {
-			return !strings.Contains(err.Error(), "does not enable"), nil
+			return !strings.Contains(err.Error(), "driver "+string(registerv1alpha1.DriverAWSIRSA)+" is not enabled"), nil
 		}
 		return err == nil, err
 	}
@@ -104,9 +104,9 @@ func (a *adoption) summarizeRoles() {
 	}
 	slices.SortFunc(a.roles, func(x, y *iamCluster) int { return strings.Compare(x.name, y.name) })
 	if !a.offersRoles {
-		a.Say("\nThese clusters authenticated with IAM roles, and this hub does not enable %s. On each, run clusteradm join --registration-auth=csr.\nIf its agent did not report a key, then run clusteradm accept.", registerv1alpha1.DriverAWSIRSA)
+		a.Say("\nThese clusters authenticated with IAM roles, and the driver %s is not enabled on this hub. On each, run clusteradm join --registration-auth=csr.\nIf its agent did not report a key, then run clusteradm accept.", registerv1alpha1.DriverAWSIRSA)
 	} else {
-		a.Say("\nThese clusters authenticate with IAM roles, which belong to one hub. They stay accepted, and their ARNs stay theirs. On each, run the\nclusteradm join that clusteradm get join-command of this hub prints, with these flags. It prints the commands for a role that does not exist.")
+		a.Say("\nThese clusters authenticate with IAM roles, which belong to one hub. They stay accepted, and no other cluster can claim their ARNs. On each, run the\nclusteradm join that clusteradm get join-command of this hub prints, with these flags. If a role does not exist, the command prints how to create it.")
 	}
 	for _, cluster := range a.roles {
 		a.Say("\n%s, %s", cli.Printable(cluster.name), cli.Printable(cluster.arn))

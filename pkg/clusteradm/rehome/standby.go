@@ -56,7 +56,7 @@ func newStandby(env cli.Environment) *cobra.Command {
 		Use:   "standby",
 		Short: "Name the hub to which clusters move when this hub is lost",
 		Long: `Deliver the address of a standby hub, and a token to register there, to the agents of clusters. An agent moves to
-the standby hub as soon as that has adopted the cluster with clusteradm hub adopt, whether this hub lives or not. Run the
+the standby hub as soon as clusteradm hub adopt has adopted the cluster there, even if this hub still responds. Run the
 command again for new clusters, and before the token expires.`,
 		Example: standbyExample,
 		Args:    cobra.NoArgs,

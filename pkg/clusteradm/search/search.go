@@ -18,10 +18,10 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
 )
 
-const searchExample = `  # The Pods of two namespaces that do not run, in all clusters
+const searchExample = `  # Pods of two namespaces that are not running, in all clusters
   clusteradm search kind:Pod namespace:a,b 'status!=Running'
 
-  # What is labelled app=web and contains nginx in any property, the restless first
+  # Resources with the label app=web that contain nginx in any property, most restarts first
   clusteradm search label:app=web nginx --order-by 'restarts desc'
 
   # Deployments and everything that is related to them
@@ -44,8 +44,8 @@ func New(env cli.Environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "search QUERY...",
 		Short: "Find resources of the hub and of all managed clusters",
-		Long: `Find resources of the hub and of all managed clusters: those that you may list on the
-hub, and those of the clusters that you may view.
+		Long: `Find resources that you may list on the hub, and resources of the managed clusters that
+you may view.
 
 A word of a query is a keyword, or a property and a value with an operator between them:
 : or =, !=, >, >=, < or <=. Several values are separated by commas, * is a wildcard, and quotes

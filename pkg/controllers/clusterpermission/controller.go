@@ -167,7 +167,7 @@ func (c *Controller) removeOrphans(ctx context.Context, name cache.ObjectName, p
 			continue
 		}
 		if err := c.deliverer.Delete(ctx, work); err != nil {
-			return fmt.Errorf("deleting ManifestWork %s/%s, whose ClusterPermission no longer exists: %w", work.Namespace, work.Name, err)
+			return fmt.Errorf("deleting ManifestWork %s/%s of a deleted ClusterPermission: %w", work.Namespace, work.Name, err)
 		}
 	}
 	return nil

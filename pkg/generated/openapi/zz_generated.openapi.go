@@ -3752,7 +3752,7 @@ func schema_pkg_apis_access_v1alpha1_AccessChain(ref common.ReferenceCallback) c
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "AccessChain says how a subject receives a permission.",
+				Description: "AccessChain is the binding, the role and the rule by which a subject has a permission.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"binding": {
@@ -4132,14 +4132,14 @@ func schema_pkg_apis_access_v1alpha1_ClusterAccess(ref common.ReferenceCallback)
 					},
 					"decision": {
 						SchemaProps: spec.SchemaProps{
-							Description: "decision is Allowed, Denied or Unknown. It is empty in a review without attributes, except Unknown.",
+							Description: "decision is Allowed, Denied or Unknown. If the review has no attributes, it is empty unless the hub cannot tell (Unknown).",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"reason": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reason is a sentence that explains the decision where no chain does.",
+							Description: "reason is a sentence that explains the decision if chains is empty.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -4151,7 +4151,7 @@ func schema_pkg_apis_access_v1alpha1_ClusterAccess(ref common.ReferenceCallback)
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "chains are at most 10 chains that allow the request.",
+							Description: "chains are at most 10 chains that allow the request. A chain is a binding, its role and one of its rules.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -4290,7 +4290,7 @@ func schema_pkg_apis_access_v1alpha1_FleetAccessReview(ref common.ReferenceCallb
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "FleetAccessReview says on which clusters a user or a ServiceAccount is allowed a request, and why. It is not stored: the response to its creation contains the result in status. The result covers the clusters that the caller may view.",
+				Description: "FleetAccessReview returns the clusters on which a user or a ServiceAccount is allowed a request, and the reason. It is not stored: the response to its creation contains the result in status. The result covers the clusters that the caller may view.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -4514,7 +4514,7 @@ func schema_pkg_apis_access_v1alpha1_FleetSubjectReview(ref common.ReferenceCall
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "FleetSubjectReview says who is allowed a request on the clusters of the fleet, and why. It is not stored: the response to its creation contains the result in status. The result covers the clusters that the caller may view.",
+				Description: "FleetSubjectReview returns the subjects that are allowed a request on the clusters of the fleet, and the reason. It is not stored: the response to its creation contains the result in status. The result covers the clusters that the caller may view.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -4898,7 +4898,7 @@ func schema_pkg_apis_access_v1alpha1_SelfFleetAccessReview(ref common.ReferenceC
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "SelfFleetAccessReview says on which clusters the caller is allowed a request, and why. It is not stored: the response to its creation contains the result in status. The result covers the clusters that the caller may view.",
+				Description: "SelfFleetAccessReview returns the clusters on which the caller is allowed a request, and the reason. It is not stored: the response to its creation contains the result in status. The result covers the clusters that the caller may view.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -5024,7 +5024,7 @@ func schema_pkg_apis_access_v1alpha1_SubjectAccess(ref common.ReferenceCallback)
 					},
 					"reason": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reason says why a subject is allowed the request without a binding.",
+							Description: "reason is the reason for which a subject is allowed the request without a binding.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -5963,7 +5963,7 @@ func schema_pkg_apis_addon_v1alpha1_InstallConfigReference(ref common.ReferenceC
 					},
 					"lastKnownGoodConfig": {
 						SchemaProps: spec.SchemaProps{
-							Description: "lastKnownGoodConfig is the last configuration whose rollout succeeded.",
+							Description: "lastKnownGoodConfig is the last configuration with a successful rollout.",
 							Ref:         ref(addonv1alpha1.ConfigSpecHash{}.OpenAPIModelName()),
 						},
 					},
@@ -7995,7 +7995,7 @@ func schema_pkg_apis_addon_v1beta1_InstallConfigReference(ref common.ReferenceCa
 					},
 					"lastKnownGoodConfig": {
 						SchemaProps: spec.SchemaProps{
-							Description: "lastKnownGoodConfig is the last configuration whose rollout succeeded.",
+							Description: "lastKnownGoodConfig is the last configuration with a successful rollout.",
 							Ref:         ref(v1beta1.ConfigSpecHash{}.OpenAPIModelName()),
 						},
 					},
@@ -9300,7 +9300,7 @@ func schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountBinding(ref co
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec specifies the account and its users.",
+							Description: "spec specifies the ManagedServiceAccount and its users.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(authenticationv1alpha1.ManagedServiceAccountBindingSpec{}.OpenAPIModelName()),
 						},
@@ -9367,7 +9367,7 @@ func schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountBindingSpec(re
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManagedServiceAccountBindingSpec specifies the users that may use an account as an executor.",
+				Description: "ManagedServiceAccountBindingSpec specifies the users that may use a ManagedServiceAccount as an executor.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"ref": {
@@ -9384,7 +9384,7 @@ func schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountBindingSpec(re
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "subjects is the list of users, groups and service accounts of the hub that may use the account.",
+							Description: "subjects is the list of users, groups and service accounts of the hub that may use the ManagedServiceAccount.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -9463,14 +9463,14 @@ func schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountReference(ref 
 				Properties: map[string]spec.Schema{
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "namespace is the namespace of the account. It must be the namespace of the binding, which is the default.",
+							Description: "namespace is the namespace of the ManagedServiceAccount. It must be the namespace of the binding, which is the default.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "name is the name of the account.",
+							Description: "name is the name of the ManagedServiceAccount.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -9711,7 +9711,7 @@ func schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountSpec(ref common
 				Properties: map[string]spec.Schema{
 					"rotation": {
 						SchemaProps: spec.SchemaProps{
-							Description: "rotation specifies the lifetime of tokens. A token is replaced after 80 % of its lifetime.",
+							Description: "rotation specifies the lifetime of tokens. A token is replaced after 75 % to 80 % of its lifetime.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(authenticationv1beta1.ManagedServiceAccountRotation{}.OpenAPIModelName()),
 						},
@@ -9942,7 +9942,7 @@ func schema_pkg_apis_cluster_v1_Acceptance(ref common.ReferenceCallback) common.
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "requesters is the list of users whose pending requests for the first certificate of an agent are approved with this decision.",
+							Description: "requesters is the list of users. This decision approves their pending requests for the first certificate of an agent.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -10202,7 +10202,7 @@ func schema_pkg_apis_cluster_v1_ManagedClusterSpec(ref common.ReferenceCallback)
 					},
 					"hubAcceptsClient": {
 						SchemaProps: spec.SchemaProps{
-							Description: "hubAcceptsClient specifies whether the hub accepts the cluster. Changing it from false to true requires permission to update managedclusters/accept in the group register.open-cluster-management.io. Defaults to false.",
+							Description: "hubAcceptsClient specifies whether the hub accepts the cluster. Setting it to true, and changing it in either direction, requires permission to update managedclusters/accept in the group register.open-cluster-management.io. A cluster that leaves the hub may set its own to false. Defaults to false.",
 							Default:     false,
 							Type:        []string{"boolean"},
 							Format:      "",
@@ -10267,7 +10267,7 @@ func schema_pkg_apis_cluster_v1_ManagedClusterStatus(ref common.ReferenceCallbac
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions report the state of the cluster. Known types are HubAcceptedManagedCluster, ManagedClusterJoined, ManagedClusterConditionAvailable, ManagedClusterConditionClockSynced, ManagedNamespacesListed and Deleting.",
+							Description: "conditions report the state of the cluster. Known types are HubAcceptedManagedCluster, ManagedClusterJoined, ManagedClusterConditionAvailable, ManagedClusterConditionClockSynced, ManagedNamespacesListed, AgentWorkersResponding, ObjectsRetained and Deleting.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -10445,7 +10445,7 @@ func schema_pkg_apis_cluster_v1beta2_ManagedClusterSelector(ref common.Reference
 				Properties: map[string]spec.Schema{
 					"selectorType": {
 						SchemaProps: spec.SchemaProps{
-							Description: "selectorType is ExclusiveClusterSetLabel or LabelSelector. ExclusiveClusterSetLabel selects the clusters whose label cluster.open-cluster-management.io/clusterset is the name of the set. LabelSelector selects the clusters that labelSelector matches. It is immutable. Defaults to ExclusiveClusterSetLabel.\n\nPossible enum values:\n - `\"ExclusiveClusterSetLabel\"` selects clusters by the label that names their set.\n - `\"LabelSelector\"` selects clusters by any labels.",
+							Description: "selectorType is ExclusiveClusterSetLabel or LabelSelector. ExclusiveClusterSetLabel selects the clusters with the name of the set in the label cluster.open-cluster-management.io/clusterset. LabelSelector selects the clusters that labelSelector matches. It is immutable. Defaults to ExclusiveClusterSetLabel.\n\nPossible enum values:\n - `\"ExclusiveClusterSetLabel\"` selects clusters by the label that names their set.\n - `\"LabelSelector\"` selects clusters by any labels.",
 							Default:     "ExclusiveClusterSetLabel",
 							Type:        []string{"string"},
 							Format:      "",
@@ -10454,7 +10454,7 @@ func schema_pkg_apis_cluster_v1beta2_ManagedClusterSelector(ref common.Reference
 					},
 					"labelSelector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "labelSelector selects clusters by labels. An empty selector selects all clusters. It is required if selectorType is LabelSelector, and must not be set otherwise.",
+							Description: "labelSelector selects clusters by labels. An empty selector selects all clusters. It is required if selectorType is LabelSelector, and must be absent or empty otherwise.",
 							Ref:         ref(metav1.LabelSelector{}.OpenAPIModelName()),
 						},
 					},
@@ -11352,7 +11352,7 @@ func schema_pkg_apis_migration_v1alpha1_Import(ref common.ReferenceCallback) com
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Import stores an object in the server as it is elsewhere, with its UID and its status, or discards the stored objects of a kind. It is not stored itself: the response to its creation contains the stored object in status.\n\nThe server refuses it for a group and version that the hub forwards to the server, because it replaces objects without the checks of a request, unless spec.adopt is set. Users with permission to create imports have all permissions that the imported objects grant.",
+				Description: "Import stores an object of another hub or of a CustomResourceDefinition in the server, with its UID and its status, or discards the stored objects of a kind. It is not stored itself: the response to its creation contains the stored object in status.\n\nThe server refuses it for a group and version that the hub forwards to the server, because it replaces objects without the checks of a request, unless spec.adopt is set. Users with permission to create imports have all permissions that the imported objects grant.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -11456,7 +11456,7 @@ func schema_pkg_apis_migration_v1alpha1_ImportSpec(ref common.ReferenceCallback)
 					},
 					"adopt": {
 						SchemaProps: spec.SchemaProps{
-							Description: "adopt specifies that the object comes from another hub, which this hub replaces. The server then accepts the object although the hub forwards requests to the server, accepts ManagedClusterRegistrations too, keeps what only the other server wrote, such as who accepted a cluster, and refuses to replace an object with another UID. It can only be set together with object.",
+							Description: "adopt specifies that the object comes from another hub, which this hub replaces. The server then accepts the object even if the hub forwards requests to the server, and also accepts ManagedClusterRegistrations. It keeps fields that only a server writes, such as the user who accepted a cluster. It rejects an object if another one with a different UID exists. It can only be set together with object.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -11601,7 +11601,7 @@ func schema_pkg_apis_proxy_v1beta1_ClusterStatus(ref common.ReferenceCallback) c
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ClusterStatus accepts reports of a managed cluster. It has no content. Public search collectors send their reports to its subresource aggregator.",
+				Description: "ClusterStatus accepts reports of a managed cluster. It has no content. Upstream search collectors send their reports to its subresource aggregator.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -11761,7 +11761,7 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterNamespace(ref common.ReferenceCallback
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Standard object metadata. The labels are those of the namespace.",
+							Description: "Standard object metadata. The labels are the labels of the namespace on the managed cluster.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
 						},
@@ -14287,7 +14287,7 @@ func schema_pkg_apis_search_v1alpha1_Console(ref common.ReferenceCallback) commo
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Standard object metadata. The name is that of the file.",
+							Description: "Standard object metadata. The name is the name of the file.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
 						},
@@ -15168,7 +15168,7 @@ func schema_pkg_apis_search_v1alpha1_SearchRequest(ref common.ReferenceCallback)
 					},
 					"relatedLimit": {
 						SchemaProps: spec.SchemaProps{
-							Description: "relatedLimit is the maximum number of related items of each kind to return. -1 returns all items, and 0 returns counts only. Defaults to limit. Related items are those of the returned items, or of all matches if limit is 0.",
+							Description: "relatedLimit is the maximum number of related items of each kind to return. -1 returns all items, and 0 returns counts only. Defaults to limit. Related items are related to the returned items, or to all matches if limit is 0.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
@@ -15182,7 +15182,7 @@ func schema_pkg_apis_search_v1alpha1_SearchRequest(ref common.ReferenceCallback)
 					},
 					"continue": {
 						SchemaProps: spec.SchemaProps{
-							Description: "continue is status.continue of the previous search, to return its next items. All other fields except limit must be equal to those of the previous search.",
+							Description: "continue is status.continue of the previous search, to return its next items. All other fields except limit must be the same as in the previous search.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -15482,7 +15482,7 @@ func schema_pkg_apis_search_v1alpha1_SearchSpec(ref common.ReferenceCallback) co
 					},
 					"relatedLimit": {
 						SchemaProps: spec.SchemaProps{
-							Description: "relatedLimit is the maximum number of related items of each kind to return. -1 returns all items, and 0 returns counts only. Defaults to limit. Related items are those of the returned items, or of all matches if limit is 0.",
+							Description: "relatedLimit is the maximum number of related items of each kind to return. -1 returns all items, and 0 returns counts only. Defaults to limit. Related items are related to the returned items, or to all matches if limit is 0.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
@@ -15496,7 +15496,7 @@ func schema_pkg_apis_search_v1alpha1_SearchSpec(ref common.ReferenceCallback) co
 					},
 					"continue": {
 						SchemaProps: spec.SchemaProps{
-							Description: "continue is status.continue of the previous search, to return its next items. All other fields except limit must be equal to those of the previous search.",
+							Description: "continue is status.continue of the previous search, to return its next items. All other fields except limit must be the same as in the previous search.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -15508,7 +15508,7 @@ func schema_pkg_apis_search_v1alpha1_SearchSpec(ref common.ReferenceCallback) co
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "searches is a list of at most 100 searches, whose results are in status.results in the same order. If it is set, no other field of the spec may be set.",
+							Description: "searches is a list of at most 100 searches. status.results contains their results in the same order. If it is set, no other field of the spec may be set.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -15635,7 +15635,7 @@ func schema_pkg_apis_search_v1alpha1_SearchStatus(ref common.ReferenceCallback) 
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "warnings lists clusters whose resources are unknown or outdated, and properties that no resource has.",
+							Description: "warnings lists clusters with unknown or outdated resources, and properties that no resource has.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -16024,7 +16024,7 @@ func schema_pkg_apis_work_v1_DeleteOption(ref common.ReferenceCallback) common.O
 				Properties: map[string]spec.Schema{
 					"propagationPolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "propagationPolicy is Foreground, Orphan or SelectivelyOrphan. Foreground removes all applied objects before the ManifestWork is removed, Orphan keeps them, and SelectivelyOrphan keeps those that selectivelyOrphans lists. Defaults to Foreground.\n\nPossible enum values:\n - `\"Foreground\"` removes all applied objects before the ManifestWork is removed.\n - `\"Orphan\"` keeps all applied objects on the managed cluster.\n - `\"SelectivelyOrphan\"` keeps the objects that selectivelyOrphans lists and removes the others.",
+							Description: "propagationPolicy is Foreground, Orphan or SelectivelyOrphan. Foreground removes all applied objects before the ManifestWork is removed, Orphan keeps them, and SelectivelyOrphan keeps the objects that selectivelyOrphans lists. Defaults to Foreground.\n\nPossible enum values:\n - `\"Foreground\"` removes all applied objects before the ManifestWork is removed.\n - `\"Orphan\"` keeps all applied objects on the managed cluster.\n - `\"SelectivelyOrphan\"` keeps the objects that selectivelyOrphans lists and removes the others.",
 							Default:     "Foreground",
 							Type:        []string{"string"},
 							Format:      "",
@@ -16039,7 +16039,7 @@ func schema_pkg_apis_work_v1_DeleteOption(ref common.ReferenceCallback) common.O
 					},
 					"ttlSecondsAfterFinished": {
 						SchemaProps: spec.SchemaProps{
-							Description: "ttlSecondsAfterFinished is the number of seconds after which the hub deletes a ManifestWork whose condition Complete is True. 0 deletes it immediately. If it is not set, the ManifestWork is kept.",
+							Description: "ttlSecondsAfterFinished is the number of seconds after which the hub deletes a ManifestWork after its condition Complete is True. 0 deletes it immediately. If it is not set, the ManifestWork is kept.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},

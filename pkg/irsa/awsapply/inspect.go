@@ -14,6 +14,7 @@ import (
 	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
 
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
+	"open-cluster-management.io/hub-apiserver/pkg/version"
 )
 
 // State is the state of one prerequisite.
@@ -109,10 +110,13 @@ func (i *inspector) unread(subject string, err error) {
 	i.add(Unknown, subject, err.Error())
 }
 
+// serverRoleDocs returns the URL of the section that describes the role of the server and its policies.
+func serverRoleDocs() string { return version.Docs("registration-aws.md#create-the-role-of-the-hub") }
+
 func (i *inspector) inspectHub(ctx context.Context) {
 	issuer := i.inspectCluster(ctx, "hub", i.Hub, i.Mapping)
 	i.inspectProvider(ctx, i.Hub, issuer)
-	role := i.inspectRole(ctx, i.ServerRole, "the server", "create it as docs/registration-aws.md says", "use its ARN as --hub-role-arn of init and of this command")
+	role := i.inspectRole(ctx, i.ServerRole, "the server", "create it: see "+serverRoleDocs(), "use its ARN as --hub-role-arn of init and of this command")
 	desired := i.Desired
 	if desired.Managed == (irsa.ARN{}) {
 		desired.Managed = i.Hub // the required actions do not depend on the cluster
@@ -236,7 +240,7 @@ func (i *inspector) inspectPermissions(ctx context.Context, role *iamtypes.Role,
 		}
 		for _, action := range byResource[resource] {
 			subject := fmt.Sprintf("permission %s of role %s on %s", action, aws.ToString(role.RoleName), resource)
-			i.judge(decisions[action] == iamtypes.PolicyEvaluationDecisionTypeAllowed, Missing, subject, "allow it in a policy of the role, as docs/registration-aws.md says")
+			i.judge(decisions[action] == iamtypes.PolicyEvaluationDecisionTypeAllowed, Missing, subject, "allow it in a policy of the role: see "+serverRoleDocs())
 		}
 	}
 }

@@ -14,11 +14,11 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 )
 
-// publicAgentNamespace is the default namespace in which agents of the public add-on
+// publicAgentNamespace is the default namespace in which agents of the upstream add-on
 // create ServiceAccounts.
 const publicAgentNamespace = "open-cluster-management-agent-addon"
 
-// PublicAgent describes the agent of the public add-on on the managed cluster, which does
+// PublicAgent describes the agent of the upstream add-on on the managed cluster, which does
 // not report the namespace of its ServiceAccounts. The zero value is an agent with default
 // configuration.
 type PublicAgent struct {
@@ -72,7 +72,7 @@ func ServiceAccount(account *authenticationv1beta1.ManagedServiceAccount, agent 
 	return name, fmt.Sprintf("ManagedServiceAccount %s has not been reported by the agent of this cluster yet", account.Name)
 }
 
-// reportedByPublicAgent reports whether an agent of the public add-on has reported the
+// reportedByPublicAgent reports whether an agent of the upstream add-on has reported the
 // token. Unlike the agent of this repository, it does not set
 // ConditionAllServiceAccountPresent.
 func reportedByPublicAgent(status *authenticationv1beta1.ManagedServiceAccountStatus) bool {

@@ -18,7 +18,7 @@ const uidDigits = 5
 type Inputs struct {
 	// Accounts contains the existing ManagedServiceAccounts of AccountNames.
 	Accounts Accounts
-	// PublicAgent describes the agent of the public add-on.
+	// PublicAgent describes the agent of the upstream add-on.
 	PublicAgent PublicAgent
 	// Namespaces are the namespaces of the managed cluster, in any order. They are
 	// required if HasSelectors returns true.

@@ -14,7 +14,7 @@ import (
 const clusterKind = "Cluster"
 
 // relateClusters adds the clusters of all matches to the related resources. No such edges are
-// stored, but public clients expect them.
+// stored, but upstream clients expect them.
 func (r *root) relateClusters(ctx context.Context, scope visibility.Scope, request *search.Request, result *search.Result) error {
 	if result.Count == 0 {
 		return nil
@@ -88,7 +88,7 @@ func onlyClusters(q *query.Query) bool {
 }
 
 // relateContents adds the resources of clusters to the related resources, if the clusters are the
-// matches. No such edges are stored, but public clients expect them.
+// matches. No such edges are stored, but upstream clients expect them.
 func (r *root) relateContents(ctx context.Context, scope visibility.Scope, request *search.Request, result *search.Result) error {
 	if result.Count == 0 {
 		return nil

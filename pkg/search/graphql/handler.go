@@ -1,4 +1,4 @@
-// Package graphql serves the public GraphQL API of search, so that existing clients work unchanged.
+// Package graphql serves the upstream GraphQL API of search, so that existing clients work unchanged.
 package graphql
 
 import (
@@ -169,7 +169,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if response.Data == nil {
-		// Public servers use this status for requests that they cannot execute.
+		// Upstream servers use this status for requests that they cannot execute.
 		w.WriteHeader(http.StatusUnprocessableEntity)
 	}
 	if err := lists.lists.Write(w, answer); err != nil {

@@ -33,7 +33,7 @@ type searchFilter struct {
 	Values   []*string
 }
 
-// query returns the query of the input. Public clients expect that filters without values have no
+// query returns the query of the input. Upstream clients expect that filters without values have no
 // effect. A nil input matches all resources.
 func (s *searchInput) query() (query.Query, error) {
 	var out query.Query
@@ -109,7 +109,7 @@ func (s *searchInput) request() (*search.Request, error) {
 	return out, nil
 }
 
-// limit returns the limit of a search. Public clients expect the default limit for values that are
+// limit returns the limit of a search. Upstream clients expect the default limit for values that are
 // neither positive nor -1.
 func limit(requested *int32) int {
 	switch {

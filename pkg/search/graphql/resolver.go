@@ -125,7 +125,7 @@ func (r *root) SearchComplete(ctx context.Context, args struct {
 	return &[]*string{&place}, nil
 }
 
-// completed returns the values of a completion in the form that public clients expect.
+// completed returns the values of a completion in the form that upstream clients expect.
 func completed(completion *search.Completion) []string {
 	switch {
 	case len(completion.Values) == 0:
@@ -192,7 +192,7 @@ func (r *root) Messages(ctx context.Context) (*[]*message, error) {
 		names += fmt.Sprintf(" and %d more", more)
 	}
 	messages = append(messages, &message{
-		// Public clients identify the message by this ID.
+		// Upstream clients identify the message by this ID.
 		id: "S20", kind: "information",
 		description: "Search is off on some managed clusters, or they have not reported recently: " + names + ".",
 	})

@@ -6,7 +6,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/serving"
 )
 
-// appendItem appends an item in the form that public clients expect.
+// appendItem appends an item in the form that upstream clients expect.
 func appendItem(dst []byte, item *search.Item) []byte {
 	start := len(dst) + 1
 	dst = search.AppendTexts(dst, item.Object)

@@ -112,8 +112,8 @@ func (h *Handler) storeResource(ctx context.Context, cluster string, properties 
 	return nil
 }
 
-// clusterProperties returns the properties of a cluster. Those that public clients use
-// have the names of the public search service.
+// clusterProperties returns the properties of a cluster. Those that upstream clients use
+// have the names of the upstream search service.
 func clusterProperties(managed *clusterv1.ManagedCluster, nodes int, hub bool, limits Limits) (query.Properties, error) {
 	content := map[string]any{
 		query.Name: managed.Name, query.Kind: "Cluster",

@@ -47,7 +47,7 @@ func (e *FormatError) Error() string { return fmt.Sprintf("at byte %d: %v", e.Of
 // Unwrap returns the error at the offset.
 func (e *FormatError) Unwrap() error { return e.Err }
 
-// Decode decodes the report of a cluster from the public JSON format (inventory.Sync). hub is true
+// Decode decodes the report of a cluster from the upstream JSON format (inventory.Sync). hub is true
 // for a report of the hub itself. full is true if the request declares a full report; the body may
 // declare it as well. The caller sets the time.
 //

@@ -1,4 +1,4 @@
-// Package ingest stores the reports of clusters in a search engine. It serves the public sync protocol
+// Package ingest stores the reports of clusters in a search engine. It serves the upstream sync protocol
 // (pkg/apis/search/inventory) over HTTP.
 //
 //	request → slots → body → Decode → Engine.Apply → totals

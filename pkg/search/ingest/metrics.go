@@ -54,13 +54,13 @@ var (
 	resyncs = metrics.NewCounter(&metrics.CounterOpts{
 		Subsystem:      subsystem,
 		Name:           "search_sync_resyncs_total",
-		Help:           "Delta reports whose response requested a full report, because the state that they change is uncertain.",
+		Help:           "Delta reports that were answered with a request for a full report, because the state that they change is uncertain.",
 		StabilityLevel: metrics.ALPHA,
 	})
 	removedClusters = metrics.NewCounter(&metrics.CounterOpts{
 		Subsystem:      subsystem,
 		Name:           "search_removed_clusters_total",
-		Help:           "Clusters whose resources were removed because the cluster no longer exists.",
+		Help:           "Deleted clusters with resources that search has removed.",
 		StabilityLevel: metrics.ALPHA,
 	})
 )

@@ -74,7 +74,7 @@ func testDriverOff(t *testing.T, hub *realHub) {
 			return err
 		}
 		for _, condition := range record.Status.Conditions {
-			if condition.Type == registerv1alpha1.RegistrationCleanedUp && strings.HasPrefix(condition.Message, "Not removed yet: the identity of the driver aws-irsa (the hub does not enable this driver).") {
+			if condition.Type == registerv1alpha1.RegistrationCleanedUp && strings.HasPrefix(condition.Message, "Not removed yet: the identity of the driver aws-irsa (this driver is not enabled).") {
 				return f.mayOnly(ctx, "driveroff", whenDenied...)
 			}
 		}

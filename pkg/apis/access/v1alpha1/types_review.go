@@ -10,8 +10,9 @@ import (
 // +genclient:onlyVerbs=create
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// SelfFleetAccessReview says on which clusters the caller is allowed a request, and why. It is not stored: the
-// response to its creation contains the result in status. The result covers the clusters that the caller may view.
+// SelfFleetAccessReview returns the clusters on which the caller is allowed a request, and the reason. It is not
+// stored: the response to its creation contains the result in status. The result covers the clusters that the
+// caller may view.
 type SelfFleetAccessReview struct {
 	metav1.TypeMeta `json:",inline"`
 	// Standard object metadata.
@@ -42,9 +43,9 @@ type SelfFleetAccessReviewSpec struct {
 // +genclient:onlyVerbs=create
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// FleetAccessReview says on which clusters a user or a ServiceAccount is allowed a request, and why. It is not
-// stored: the response to its creation contains the result in status. The result covers the clusters that the
-// caller may view.
+// FleetAccessReview returns the clusters on which a user or a ServiceAccount is allowed a request, and the reason.
+// It is not stored: the response to its creation contains the result in status. The result covers the clusters that
+// the caller may view.
 type FleetAccessReview struct {
 	metav1.TypeMeta `json:",inline"`
 	// Standard object metadata.
@@ -211,13 +212,14 @@ type FleetAccessReviewStatus struct {
 type ClusterAccess struct {
 	// cluster is the name of the cluster.
 	Cluster string `json:"cluster"`
-	// decision is Allowed, Denied or Unknown. It is empty in a review without attributes, except Unknown.
+	// decision is Allowed, Denied or Unknown. If the review has no attributes, it is empty unless the hub cannot tell
+	// (Unknown).
 	// +optional
 	Decision AccessDecision `json:"decision,omitempty"`
-	// reason is a sentence that explains the decision where no chain does.
+	// reason is a sentence that explains the decision if chains is empty.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// chains are at most 10 chains that allow the request.
+	// chains are at most 10 chains that allow the request. A chain is a binding, its role and one of its rules.
 	// +listType=atomic
 	// +optional
 	Chains []AccessChain `json:"chains,omitempty"`
@@ -249,7 +251,7 @@ type AccessSubject struct {
 	Name string `json:"name"`
 }
 
-// AccessChain says how a subject receives a permission.
+// AccessChain is the binding, the role and the rule by which a subject has a permission.
 type AccessChain struct {
 	// binding contains the subject.
 	Binding RBACReference `json:"binding"`
@@ -294,8 +296,9 @@ type AccessHolding struct {
 // +genclient:onlyVerbs=create
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// FleetSubjectReview says who is allowed a request on the clusters of the fleet, and why. It is not stored: the
-// response to its creation contains the result in status. The result covers the clusters that the caller may view.
+// FleetSubjectReview returns the subjects that are allowed a request on the clusters of the fleet, and the reason.
+// It is not stored: the response to its creation contains the result in status. The result covers the clusters that
+// the caller may view.
 type FleetSubjectReview struct {
 	metav1.TypeMeta `json:",inline"`
 	// Standard object metadata.
@@ -364,7 +367,7 @@ type FleetSubjectReviewStatus struct {
 type SubjectAccess struct {
 	AccessSubject `json:",inline"`
 
-	// reason says why a subject is allowed the request without a binding.
+	// reason is the reason for which a subject is allowed the request without a binding.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// grants are at most 10 chains that allow the request.

@@ -246,7 +246,7 @@ type InstallConfigReference struct {
 	// +optional
 	DesiredConfig *ConfigSpecHash `json:"desiredConfig"`
 
-	// lastKnownGoodConfig is the last configuration whose rollout succeeded.
+	// lastKnownGoodConfig is the last configuration with a successful rollout.
 	// +optional
 	LastKnownGoodConfig *ConfigSpecHash `json:"lastKnownGoodConfig"`
 

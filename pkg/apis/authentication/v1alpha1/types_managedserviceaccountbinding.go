@@ -17,17 +17,19 @@ type ManagedServiceAccountBinding struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec specifies the account and its users.
+	// spec specifies the ManagedServiceAccount and its users.
 	// +optional
 	Spec ManagedServiceAccountBindingSpec `json:"spec,omitempty"`
 }
 
-// ManagedServiceAccountBindingSpec specifies the users that may use an account as an executor.
+// ManagedServiceAccountBindingSpec specifies the users that may use a ManagedServiceAccount as an
+// executor.
 type ManagedServiceAccountBindingSpec struct {
 	// ref refers to the ManagedServiceAccount. It is immutable.
 	Ref ManagedServiceAccountReference `json:"ref"`
 
-	// subjects is the list of users, groups and service accounts of the hub that may use the account.
+	// subjects is the list of users, groups and service accounts of the hub that may use the
+	// ManagedServiceAccount.
 	// +optional
 	// +listType=atomic
 	Subjects []rbacv1.Subject `json:"subjects,omitzero"`
@@ -35,10 +37,11 @@ type ManagedServiceAccountBindingSpec struct {
 
 // ManagedServiceAccountReference refers to a ManagedServiceAccount.
 type ManagedServiceAccountReference struct {
-	// namespace is the namespace of the account. It must be the namespace of the binding, which is the default.
+	// namespace is the namespace of the ManagedServiceAccount. It must be the namespace of the binding, which is the
+	// default.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 
-	// name is the name of the account.
+	// name is the name of the ManagedServiceAccount.
 	Name string `json:"name"`
 }

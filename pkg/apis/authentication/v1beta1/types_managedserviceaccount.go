@@ -109,7 +109,7 @@ type ManagedServiceAccount struct {
 
 // ManagedServiceAccountSpec is the desired state of a ManagedServiceAccount.
 type ManagedServiceAccountSpec struct {
-	// rotation specifies the lifetime of tokens. A token is replaced after 80 % of its lifetime.
+	// rotation specifies the lifetime of tokens. A token is replaced after 75 % to 80 % of its lifetime.
 	// +optional
 	Rotation ManagedServiceAccountRotation `json:"rotation,omitempty"`
 

@@ -24,7 +24,7 @@ type Validator struct {
 	ReservedNames []string
 }
 
-// DefaultReservedNames returns "default" and the names of the ServiceAccounts that public add-ons
+// DefaultReservedNames returns "default" and the names of the ServiceAccounts that upstream add-ons
 // install in the namespace that agents use for accounts by default.
 func DefaultReservedNames() []string {
 	return []string{

@@ -116,8 +116,9 @@ type ManagedClusterSpec struct {
 	// +listType=atomic
 	ManagedClusterClientConfigs []ClientConfig `json:"managedClusterClientConfigs,omitzero"`
 
-	// hubAcceptsClient specifies whether the hub accepts the cluster. Changing it from false to true requires
-	// permission to update managedclusters/accept in the group register.open-cluster-management.io. Defaults to
+	// hubAcceptsClient specifies whether the hub accepts the cluster. Setting it to true, and changing it in
+	// either direction, requires permission to update managedclusters/accept in the group
+	// register.open-cluster-management.io. A cluster that leaves the hub may set its own to false. Defaults to
 	// false.
 	// +optional
 	HubAcceptsClient bool `json:"hubAcceptsClient"`
@@ -190,7 +191,7 @@ type ResourceList map[ResourceName]resource.Quantity
 type ManagedClusterStatus struct {
 	// conditions report the state of the cluster. Known types are HubAcceptedManagedCluster,
 	// ManagedClusterJoined, ManagedClusterConditionAvailable, ManagedClusterConditionClockSynced,
-	// ManagedNamespacesListed and Deleting.
+	// ManagedNamespacesListed, AgentWorkersResponding, ObjectsRetained and Deleting.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -273,8 +274,8 @@ type Acceptance struct {
 	// +optional
 	Left bool `json:"left,omitempty"`
 
-	// requesters is the list of users whose pending requests for the first certificate of an agent are approved
-	// with this decision.
+	// requesters is the list of users. This decision approves their pending requests for the first certificate of
+	// an agent.
 	// +optional
 	// +listType=atomic
 	Requesters []string `json:"requesters,omitempty"`

@@ -71,14 +71,14 @@ type ManagedNamespaceConfig struct {
 // ManagedClusterSelector selects the clusters of a set.
 type ManagedClusterSelector struct {
 	// selectorType is ExclusiveClusterSetLabel or LabelSelector. ExclusiveClusterSetLabel selects the clusters
-	// whose label cluster.open-cluster-management.io/clusterset is the name of the set. LabelSelector selects
+	// with the name of the set in the label cluster.open-cluster-management.io/clusterset. LabelSelector selects
 	// the clusters that labelSelector matches. It is immutable. Defaults to ExclusiveClusterSetLabel.
 	// +optional
 	// +default="ExclusiveClusterSetLabel"
 	SelectorType SelectorType `json:"selectorType,omitempty"`
 
 	// labelSelector selects clusters by labels. An empty selector selects all clusters. It is required if
-	// selectorType is LabelSelector, and must not be set otherwise.
+	// selectorType is LabelSelector, and must be absent or empty otherwise.
 	// +optional
 	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
 }

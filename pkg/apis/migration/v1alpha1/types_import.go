@@ -11,12 +11,13 @@ const User = "open-cluster-management:migration"
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// Import stores an object in the server as it is elsewhere, with its UID and its status, or discards the stored
-// objects of a kind. It is not stored itself: the response to its creation contains the stored object in status.
+// Import stores an object of another hub or of a CustomResourceDefinition in the server, with its UID and its
+// status, or discards the stored objects of a kind. It is not stored itself: the response to its creation contains
+// the stored object in status.
 //
 // The server refuses it for a group and version that the hub forwards to the server, because it replaces objects
-// without the checks of a request, unless spec.adopt is set. Users with permission to create imports have all permissions that the imported
-// objects grant.
+// without the checks of a request, unless spec.adopt is set. Users with permission to create imports have all
+// permissions that the imported objects grant.
 type Import struct {
 	metav1.TypeMeta `json:",inline"`
 	// Standard object metadata.
@@ -49,8 +50,9 @@ type ImportSpec struct {
 	Epoch *ImportEpoch `json:"epoch,omitempty"`
 
 	// adopt specifies that the object comes from another hub, which this hub replaces. The server then accepts the
-	// object although the hub forwards requests to the server, accepts ManagedClusterRegistrations too, keeps what only
-	// the other server wrote, such as who accepted a cluster, and refuses to replace an object with another UID. It can only be set together with object.
+	// object even if the hub forwards requests to the server, and also accepts ManagedClusterRegistrations. It keeps
+	// fields that only a server writes, such as the user who accepted a cluster. It rejects an object if another one
+	// with a different UID exists. It can only be set together with object.
 	// +optional
 	Adopt bool `json:"adopt,omitempty"`
 }

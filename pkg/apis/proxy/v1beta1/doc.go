@@ -3,6 +3,6 @@
 // +k8s:deepcopy-gen=package
 // +groupName=proxy.open-cluster-management.io
 
-// Package v1beta1 is the version of the group proxy.open-cluster-management.io to which public search
+// Package v1beta1 is the version of the group proxy.open-cluster-management.io to which upstream search
 // collectors report the resources of their cluster.
 package v1beta1

@@ -19,7 +19,7 @@ func init() {
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// ClusterStatus accepts reports of a managed cluster. It has no content. Public search collectors send their
+// ClusterStatus accepts reports of a managed cluster. It has no content. Upstream search collectors send their
 // reports to its subresource aggregator.
 type ClusterStatus struct {
 	metav1.TypeMeta `json:",inline"`

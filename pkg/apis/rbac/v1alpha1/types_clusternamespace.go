@@ -14,7 +14,8 @@ import (
 // ClusterNamespaces.
 type ClusterNamespace struct {
 	metav1.TypeMeta `json:",inline"`
-	// Standard object metadata. The labels are those of the namespace.
+	// Standard object metadata. The labels are the labels of the namespace on the managed
+	// cluster.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 

@@ -1,5 +1,5 @@
 // Package inventory contains the protocol by which a cluster reports its resources: the
-// JSON of the requests of public collectors and of the responses.
+// JSON of the requests of upstream collectors and of the responses.
 package inventory
 
 import "encoding/json"

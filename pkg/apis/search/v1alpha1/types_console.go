@@ -8,7 +8,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // response to a get is the file.
 type Console struct {
 	metav1.TypeMeta `json:",inline"`
-	// Standard object metadata. The name is that of the file.
+	// Standard object metadata. The name is the name of the file.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 }

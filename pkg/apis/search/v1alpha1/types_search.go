@@ -32,7 +32,7 @@ type Search struct {
 type SearchSpec struct {
 	SearchRequest `json:",inline"`
 
-	// searches is a list of at most 100 searches, whose results are in status.results in the same order. If it
+	// searches is a list of at most 100 searches. status.results contains their results in the same order. If it
 	// is set, no other field of the spec may be set.
 	// +listType=atomic
 	// +optional
@@ -118,8 +118,8 @@ type SearchRequest struct {
 	Limit *int32 `json:"limit,omitempty"`
 
 	// relatedLimit is the maximum number of related items of each kind to return. -1 returns all items, and 0
-	// returns counts only. Defaults to limit. Related items are those of the returned items, or of all matches
-	// if limit is 0.
+	// returns counts only. Defaults to limit. Related items are related to the returned items, or to all
+	// matches if limit is 0.
 	// +optional
 	RelatedLimit *int32 `json:"relatedLimit,omitempty"`
 
@@ -128,7 +128,7 @@ type SearchRequest struct {
 	Offset int32 `json:"offset,omitempty"`
 
 	// continue is status.continue of the previous search, to return its next items. All other fields except
-	// limit must be equal to those of the previous search.
+	// limit must be the same as in the previous search.
 	// +optional
 	Continue string `json:"continue,omitempty"`
 }
@@ -142,7 +142,7 @@ type SearchStatus struct {
 	// +optional
 	Results []SearchResult `json:"results,omitempty"`
 
-	// warnings lists clusters whose resources are unknown or outdated, and properties that no resource has.
+	// warnings lists clusters with unknown or outdated resources, and properties that no resource has.
 	// +listType=atomic
 	// +optional
 	Warnings []string `json:"warnings,omitempty"`

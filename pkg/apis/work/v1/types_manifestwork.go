@@ -149,8 +149,8 @@ const (
 // DeleteOption specifies how applied objects are handled when their ManifestWork is deleted or has finished.
 type DeleteOption struct {
 	// propagationPolicy is Foreground, Orphan or SelectivelyOrphan. Foreground removes all applied objects
-	// before the ManifestWork is removed, Orphan keeps them, and SelectivelyOrphan keeps those that
-	// selectivelyOrphans lists. Defaults to Foreground.
+	// before the ManifestWork is removed, Orphan keeps them, and SelectivelyOrphan keeps the objects
+	// that selectivelyOrphans lists. Defaults to Foreground.
 	// +optional
 	// +default="Foreground"
 	PropagationPolicy DeletePropagationPolicyType `json:"propagationPolicy,omitempty"`
@@ -160,8 +160,8 @@ type DeleteOption struct {
 	// +optional
 	SelectivelyOrphan *SelectivelyOrphan `json:"selectivelyOrphans,omitempty"`
 
-	// ttlSecondsAfterFinished is the number of seconds after which the hub deletes a ManifestWork whose
-	// condition Complete is True. 0 deletes it immediately. If it is not set, the ManifestWork is kept.
+	// ttlSecondsAfterFinished is the number of seconds after which the hub deletes a ManifestWork after
+	// its condition Complete is True. 0 deletes it immediately. If it is not set, the ManifestWork is kept.
 	// +optional
 	TTLSecondsAfterFinished *int64 `json:"ttlSecondsAfterFinished,omitempty"`
 }

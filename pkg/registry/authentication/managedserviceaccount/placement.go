@@ -35,7 +35,7 @@ func placementGuard(placement Placement) definition.Guard[*authentication.Manage
 			return apierrors.NewInvalid(authenticationv1beta1.SchemeGroupVersion.WithKind("ManagedServiceAccount").GroupKind(), account.Name, field.ErrorList{refused})
 		}
 		if waits != "" {
-			warning.AddWarning(ctx, "", fmt.Sprintf("namespace %q %s; the account waits until it has one", account.Namespace, waits))
+			warning.AddWarning(ctx, "", fmt.Sprintf("namespace %q %s; the ManagedServiceAccount waits until it has one", account.Namespace, waits))
 		}
 		return nil
 	}

@@ -105,7 +105,7 @@ func (r *REST) List(ctx context.Context, options *metainternalversion.ListOption
 
 func newProject(p project) *clusterviewv1.Project {
 	return &clusterviewv1.Project{ObjectMeta: metav1.ObjectMeta{
-		// Public consoles find a project by this name.
+		// Upstream consoles find a project by this name.
 		Name:   uuid.NewSHA1(uuid.NameSpaceOID, []byte(p.cluster+"-"+p.name)).String(),
 		Labels: map[string]string{clusterviewv1.ProjectClusterLabel: p.cluster, clusterviewv1.ProjectNameLabel: p.name},
 	}}

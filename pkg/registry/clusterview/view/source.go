@@ -3,7 +3,6 @@ package view
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -64,7 +63,7 @@ func (s *Source) Get(ctx context.Context, identity user.Info, name string) (Obje
 		return nil, err
 	}
 	if !may.Includes(name) {
-		return nil, apierrors.NewForbidden(s.resource, name, errors.New("you may not get the object that it shows"))
+		return nil, apierrors.NewForbidden(s.resource, name, fmt.Errorf("user %q cannot get the object that it shows", identity.GetName()))
 	}
 	found, exists, err := s.informer.GetStore().GetByKey(name)
 	if err != nil {

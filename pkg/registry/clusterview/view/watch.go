@@ -79,7 +79,7 @@ func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptio
 		}
 	default:
 		w.stop()
-		return nil, apierrors.NewResourceExpired("what you may get has changed since this resource version; list again")
+		return nil, apierrors.NewResourceExpired("your permissions or the objects have changed since this resource version; list again")
 	}
 	w.running.Go(func() { w.run(ctx, objects, initial && w.bookmarks) })
 	return w, nil

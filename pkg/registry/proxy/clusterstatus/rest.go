@@ -1,4 +1,4 @@
-// Package clusterstatus serves clusterstatuses/aggregator, to which public collectors report the
+// Package clusterstatus serves clusterstatuses/aggregator, to which upstream collectors report the
 // resources of their cluster.
 package clusterstatus
 

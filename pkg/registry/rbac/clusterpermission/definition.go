@@ -60,7 +60,7 @@ func Definition(o Options) definition.Resource {
 		Limits: quota.ObjectLimits{SpecBytes: 512 << 10},
 		Columns: definition.Columns[*rbac.ClusterPermission]{
 			{Name: "Applied", Description: "Whether the ManifestWork is applied on the managed cluster.", Condition: rbacv1alpha1.ConditionAppliedRBACManifestWork},
-			{Name: "Approval", Description: "Who approved the spec, or whose change is pending.", Value: approval},
+			{Name: "Approval", Description: "The user who approved the spec, or the author of a pending change.", Value: approval},
 			{Name: "Subjects", Description: "Subjects of the bindings.", Value: subjects},
 			{Name: "Roles", Description: "Number of roles and cluster roles.", Wide: true, Value: func(c *rbac.ClusterPermission) any {
 				return strconv.Itoa(one(c.Spec.ClusterRole) + length(c.Spec.Roles) + length(c.Spec.RoleRefs))

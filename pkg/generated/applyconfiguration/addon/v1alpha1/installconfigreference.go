@@ -13,7 +13,7 @@ type InstallConfigReferenceApplyConfiguration struct {
 	ConfigGroupResourceApplyConfiguration `json:""`
 	// desiredConfig is the desired configuration of the add-on.
 	DesiredConfig *ConfigSpecHashApplyConfiguration `json:"desiredConfig,omitempty"`
-	// lastKnownGoodConfig is the last configuration whose rollout succeeded.
+	// lastKnownGoodConfig is the last configuration with a successful rollout.
 	LastKnownGoodConfig *ConfigSpecHashApplyConfiguration `json:"lastKnownGoodConfig,omitempty"`
 	// lastAppliedConfig is the configuration that was applied to all clusters of the Placement.
 	LastAppliedConfig *ConfigSpecHashApplyConfiguration `json:"lastAppliedConfig,omitempty"`

@@ -23,7 +23,7 @@ type ManagedServiceAccountBindingApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
 	// Standard object metadata.
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec specifies the account and its users.
+	// spec specifies the ManagedServiceAccount and its users.
 	Spec *ManagedServiceAccountBindingSpecApplyConfiguration `json:"spec,omitempty"`
 }
 

@@ -11,11 +11,13 @@ import (
 // ManagedServiceAccountBindingSpecApplyConfiguration represents a declarative configuration of the ManagedServiceAccountBindingSpec type for use
 // with apply.
 //
-// ManagedServiceAccountBindingSpec specifies the users that may use an account as an executor.
+// ManagedServiceAccountBindingSpec specifies the users that may use a ManagedServiceAccount as an
+// executor.
 type ManagedServiceAccountBindingSpecApplyConfiguration struct {
 	// ref refers to the ManagedServiceAccount. It is immutable.
 	Ref *ManagedServiceAccountReferenceApplyConfiguration `json:"ref,omitempty"`
-	// subjects is the list of users, groups and service accounts of the hub that may use the account.
+	// subjects is the list of users, groups and service accounts of the hub that may use the
+	// ManagedServiceAccount.
 	Subjects []v1.Subject `json:"subjects,omitempty"`
 }
 

@@ -9,9 +9,10 @@ package v1alpha1
 //
 // ManagedServiceAccountReference refers to a ManagedServiceAccount.
 type ManagedServiceAccountReferenceApplyConfiguration struct {
-	// namespace is the namespace of the account. It must be the namespace of the binding, which is the default.
+	// namespace is the namespace of the ManagedServiceAccount. It must be the namespace of the binding, which is the
+	// default.
 	Namespace *string `json:"namespace,omitempty"`
-	// name is the name of the account.
+	// name is the name of the ManagedServiceAccount.
 	Name *string `json:"name,omitempty"`
 }
 

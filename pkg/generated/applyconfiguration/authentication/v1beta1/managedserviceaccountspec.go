@@ -9,7 +9,7 @@ package v1beta1
 //
 // ManagedServiceAccountSpec is the desired state of a ManagedServiceAccount.
 type ManagedServiceAccountSpecApplyConfiguration struct {
-	// rotation specifies the lifetime of tokens. A token is replaced after 80 % of its lifetime.
+	// rotation specifies the lifetime of tokens. A token is replaced after 75 % to 80 % of its lifetime.
 	Rotation *ManagedServiceAccountRotationApplyConfiguration `json:"rotation,omitempty"`
 	// audiences is the list of intended recipients of the token. A recipient must reject the token unless it is
 	// in the list. Defaults to the API server of the managed cluster.

@@ -26,8 +26,8 @@ type AcceptanceApplyConfiguration struct {
 	// left specifies whether the cluster itself left the hub. If it is true, the server deletes the
 	// ManagedCluster.
 	Left *bool `json:"left,omitempty"`
-	// requesters is the list of users whose pending requests for the first certificate of an agent are approved
-	// with this decision.
+	// requesters is the list of users. This decision approves their pending requests for the first certificate of
+	// an agent.
 	Requesters []string `json:"requesters,omitempty"`
 }
 

@@ -11,8 +11,9 @@ package v1
 type ManagedClusterSpecApplyConfiguration struct {
 	// managedClusterClientConfigs lists the addresses of the API server of the cluster.
 	ManagedClusterClientConfigs []ClientConfigApplyConfiguration `json:"managedClusterClientConfigs,omitempty"`
-	// hubAcceptsClient specifies whether the hub accepts the cluster. Changing it from false to true requires
-	// permission to update managedclusters/accept in the group register.open-cluster-management.io. Defaults to
+	// hubAcceptsClient specifies whether the hub accepts the cluster. Setting it to true, and changing it in
+	// either direction, requires permission to update managedclusters/accept in the group
+	// register.open-cluster-management.io. A cluster that leaves the hub may set its own to false. Defaults to
 	// false.
 	HubAcceptsClient *bool `json:"hubAcceptsClient,omitempty"`
 	// leaseDurationSeconds is the duration of the lease of the cluster in seconds. If the agent does not renew

@@ -16,7 +16,7 @@ import (
 type ManagedClusterStatusApplyConfiguration struct {
 	// conditions report the state of the cluster. Known types are HubAcceptedManagedCluster,
 	// ManagedClusterJoined, ManagedClusterConditionAvailable, ManagedClusterConditionClockSynced,
-	// ManagedNamespacesListed and Deleting.
+	// ManagedNamespacesListed, AgentWorkersResponding, ObjectsRetained and Deleting.
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// capacity is the total of the resources of the cluster.
 	Capacity *clusterv1.ResourceList `json:"capacity,omitempty"`

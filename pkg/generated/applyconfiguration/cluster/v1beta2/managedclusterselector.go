@@ -15,11 +15,11 @@ import (
 // ManagedClusterSelector selects the clusters of a set.
 type ManagedClusterSelectorApplyConfiguration struct {
 	// selectorType is ExclusiveClusterSetLabel or LabelSelector. ExclusiveClusterSetLabel selects the clusters
-	// whose label cluster.open-cluster-management.io/clusterset is the name of the set. LabelSelector selects
+	// with the name of the set in the label cluster.open-cluster-management.io/clusterset. LabelSelector selects
 	// the clusters that labelSelector matches. It is immutable. Defaults to ExclusiveClusterSetLabel.
 	SelectorType *clusterv1beta2.SelectorType `json:"selectorType,omitempty"`
 	// labelSelector selects clusters by labels. An empty selector selects all clusters. It is required if
-	// selectorType is LabelSelector, and must not be set otherwise.
+	// selectorType is LabelSelector, and must be absent or empty otherwise.
 	LabelSelector *v1.LabelSelectorApplyConfiguration `json:"labelSelector,omitempty"`
 }
 

@@ -22,7 +22,8 @@ import (
 // ClusterNamespaces.
 type ClusterNamespaceApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
-	// Standard object metadata. The labels are those of the namespace.
+	// Standard object metadata. The labels are the labels of the namespace on the managed
+	// cluster.
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// spec identifies the namespace.
 	Spec *ClusterNamespaceSpecApplyConfiguration `json:"spec,omitempty"`

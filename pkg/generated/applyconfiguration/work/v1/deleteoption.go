@@ -14,14 +14,14 @@ import (
 // DeleteOption specifies how applied objects are handled when their ManifestWork is deleted or has finished.
 type DeleteOptionApplyConfiguration struct {
 	// propagationPolicy is Foreground, Orphan or SelectivelyOrphan. Foreground removes all applied objects
-	// before the ManifestWork is removed, Orphan keeps them, and SelectivelyOrphan keeps those that
-	// selectivelyOrphans lists. Defaults to Foreground.
+	// before the ManifestWork is removed, Orphan keeps them, and SelectivelyOrphan keeps the objects
+	// that selectivelyOrphans lists. Defaults to Foreground.
 	PropagationPolicy *workv1.DeletePropagationPolicyType `json:"propagationPolicy,omitempty"`
 	// selectivelyOrphans lists the objects to keep on the managed cluster. It may be set only if
 	// propagationPolicy is SelectivelyOrphan.
 	SelectivelyOrphan *SelectivelyOrphanApplyConfiguration `json:"selectivelyOrphans,omitempty"`
-	// ttlSecondsAfterFinished is the number of seconds after which the hub deletes a ManifestWork whose
-	// condition Complete is True. 0 deletes it immediately. If it is not set, the ManifestWork is kept.
+	// ttlSecondsAfterFinished is the number of seconds after which the hub deletes a ManifestWork after
+	// its condition Complete is True. 0 deletes it immediately. If it is not set, the ManifestWork is kept.
 	TTLSecondsAfterFinished *int64 `json:"ttlSecondsAfterFinished,omitempty"`
 }
 
