@@ -3,6 +3,7 @@ package irsa
 import (
 	"fmt"
 	"regexp"
+	"strings"
 )
 
 // A role of one partition (aws, aws-cn or aws-us-gov) cannot be assumed from another.
@@ -12,13 +13,31 @@ var (
 	roleARN = regexp.MustCompile(`^arn:(aws|aws-cn|aws-us-gov):iam::([0-9]{12}):role(/(?:[!-~]{1,510}/)?)([\w+=,.@-]{1,64})$`)
 )
 
-// ParseARN parses the ARN of an EKS cluster. It accepts only the canonical form.
+// ParseARN parses the ARN of an EKS cluster. It accepts only the canonical form, and only regions of the partition.
 func ParseARN(s string) (ARN, error) {
 	parts := clusterARN.FindStringSubmatch(s)
 	if parts == nil {
-		return ARN{}, fmt.Errorf("%.100q is not the ARN of an EKS cluster in a partition aws, aws-cn or aws-us-gov: it must be arn:<partition>:eks:<region>:<account>:cluster/<name>", s)
+		return ARN{}, fmt.Errorf("%.100q is not the ARN of an EKS cluster in a partition aws, aws-cn or aws-us-gov: it must be "+
+			"arn:<partition>:eks:<region>:<account of 12 digits>:cluster/<name>", s)
 	}
-	return ARN{Partition: parts[1], Region: parts[2], AccountID: parts[3], ClusterName: parts[4]}, nil
+	arn := ARN{Partition: parts[1], Region: parts[2], AccountID: parts[3], ClusterName: parts[4]}
+	if partitionOf(arn.Region) != arn.Partition {
+		return ARN{}, fmt.Errorf("region %q of the ARN is not in partition %s", arn.Region, arn.Partition)
+	}
+	return arn, nil
+}
+
+// partitionOf returns the partition of a region according to its prefix, or an empty string for an unsupported one.
+func partitionOf(region string) string {
+	switch {
+	case strings.HasPrefix(region, "cn-"):
+		return "aws-cn"
+	case strings.HasPrefix(region, "us-gov-"):
+		return "aws-us-gov"
+	case strings.HasPrefix(region, "us-iso"), strings.HasPrefix(region, "eu-iso"), strings.HasPrefix(region, "eusc-"):
+		return ""
+	}
+	return "aws"
 }
 
 // ParseRoleARN parses the ARN of an IAM role. IAM identifies a role by its name, which is unique in the account. The path
@@ -26,7 +45,8 @@ func ParseARN(s string) (ARN, error) {
 func ParseRoleARN(s string) (Role, error) {
 	parts := roleARN.FindStringSubmatch(s)
 	if parts == nil {
-		return Role{}, fmt.Errorf("%.100q is not the ARN of an IAM role in a partition aws, aws-cn or aws-us-gov: it must be arn:<partition>:iam::<account>:role/<name>, optionally with a path before the name", s)
+		return Role{}, fmt.Errorf("%.100q is not the ARN of an IAM role in a partition aws, aws-cn or aws-us-gov: it must be "+
+			"arn:<partition>:iam::<account of 12 digits>:role/<name>, optionally with a path before the name", s)
 	}
 	return Role{Partition: parts[1], AccountID: parts[2], Path: parts[3], Name: parts[4]}, nil
 }

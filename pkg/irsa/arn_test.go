@@ -24,6 +24,17 @@ func TestParseARN(t *testing.T) {
 	}
 
 	for _, arn := range []string{
+		"arn:aws:eks:cn-north-1:123456789012:cluster/a",
+		"arn:aws-cn:eks:us-west-2:123456789012:cluster/a",
+		"arn:aws:eks:us-gov-west-1:123456789012:cluster/a",
+		"arn:aws:eks:us-isob-east-1:123456789012:cluster/a",
+	} {
+		if parsed, err := ParseARN(arn); err == nil || !strings.Contains(err.Error(), "region") || parsed != (ARN{}) {
+			t.Errorf("ParseARN(%s) = %v, %v, want an error that names the region", arn, parsed, err)
+		}
+	}
+
+	for _, arn := range []string{
 		"",
 		"cluster",
 		"arn:aws:eks:us-west-2:123456789012:cluster",
@@ -60,6 +71,9 @@ func TestParseARN(t *testing.T) {
 		if err == nil {
 			t.Errorf("ParseARN(%q) = %v, want an error", arn, parsed)
 			continue
+		}
+		if !strings.Contains(err.Error(), "arn:<partition>:eks:<region>:<account of 12 digits>:cluster/<name>") {
+			t.Errorf("ParseARN(%q) = %v, want an error that contains the form of an ARN", arn, err)
 		}
 		if len(err.Error()) > 512 {
 			t.Errorf("length of the error for an ARN of %d bytes = %d, want at most 512", len(arn), len(err.Error()))
