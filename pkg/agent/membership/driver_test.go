@@ -40,6 +40,9 @@ func TestDriverIsChosen(t *testing.T) {
 					kind = "irsa"
 				}
 			}
+			if name == "no ARN" && (err == nil || !strings.Contains(err.Error(), "--hub-cluster-arn and --managed-cluster-arn")) {
+				t.Errorf("error of newDriver() = %v, want the names of the flags", err)
+			}
 			if kind != test.want || (err != nil) != (test.want == "") {
 				t.Errorf("newDriver() = %T, %v, want %q", got, err, test.want)
 			}

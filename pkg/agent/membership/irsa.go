@@ -39,6 +39,9 @@ func newIRSADriver(config *Config) (*irsaDriver, error) {
 		clusterName: config.ClusterName,
 		identity:    irsa.Identity{Hub: config.HubCluster, Managed: config.ManagedCluster},
 	}
+	if d.identity.Hub == (irsa.ARN{}) || d.identity.Managed == (irsa.ARN{}) {
+		return nil, errors.New("the driver aws-irsa requires the ARNs of both clusters: set --hub-cluster-arn and --managed-cluster-arn")
+	}
 	if err := d.identity.Validate(); err != nil {
 		return nil, err
 	}
