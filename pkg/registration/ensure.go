@@ -45,7 +45,12 @@ func (r *Registrar) ensure(ctx context.Context, mc *clusterv1.ManagedCluster, by
 }
 
 func (r *Registrar) create(ctx context.Context, mc *clusterv1.ManagedCluster, by registerv1alpha1.Requester) error {
-	claimed, err := r.annotated(mc)
+	var claimed *claim
+	var err error
+	// If no decision is recorded, the cluster was accepted without a check of its claim. Its agent could write any annotation since.
+	if !mc.Spec.HubAcceptsClient || mc.Status.Acceptance != nil {
+		claimed, err = r.annotated(mc)
+	}
 	if claimed != nil {
 		err = r.reserve(ctx, claimed.Identity, mc, r.claimBy(claimed.Identity, by.Username), false)
 		if err != nil && !errors.Is(err, ErrClaimed) {

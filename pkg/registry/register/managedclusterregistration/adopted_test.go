@@ -10,6 +10,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/registration"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	"open-cluster-management.io/hub-apiserver/pkg/rehoming"
 )
@@ -124,4 +125,33 @@ func TestRequestsKeepAdopted(t *testing.T) {
 		t.Errorf("Create() of an adopted cluster = %v, want AlreadyExists", err)
 	}
 	h.keepsAdopted(t, "c1")
+}
+
+// TestAcceptedWithoutDecision checks that the claim of an accepted cluster is taken only if a decision is recorded.
+func TestAcceptedWithoutDecision(t *testing.T) {
+	h := startHub(t)
+	for name, acceptance := range map[string]*clusterv1.Acceptance{
+		"decided":   {Accepted: true, EverAccepted: true, DecidedBy: "admin"},
+		"undecided": nil,
+	} {
+		imported := cluster.ManagedCluster(*newCluster(name, registration.EKSARNAnnotation, bootARN))
+		imported.UID, imported.Spec.HubAcceptsClient, imported.Status.Acceptance = types.UID("adopted-"+name), true, acceptance
+		if _, err := h.stores["ManagedCluster"].Import(t.Context(), &imported, definition.ImportOptions{Adopt: true}); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Registrar.EnsureRecord(t.Context(), h.get(t, name)); err != nil {
+			t.Fatal(err)
+		}
+		claimed := h.record(t, name).Spec
+		if got, want := claimed.IRSA != nil, acceptance != nil; got != want {
+			t.Errorf("claim of a cluster that is accepted and %s = %+v, want a claim: %t", name, claimed.IRSA, want)
+		}
+		if acceptance == nil {
+			continue
+		}
+		// The next cluster may claim the same identity.
+		if err := h.Records.Release(t.Context(), someHash, imported.UID); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
