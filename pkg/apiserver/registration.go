@@ -159,7 +159,7 @@ func (a *assembly) register() error {
 
 func (c *RegistrationConfig) newAWSDriver(hub kubernetes.Interface, records registration.Records) (registration.Driver, error) {
 	// This checks for a few seconds at most that the credentials belong to the account of the hub.
-	cloud, err := awsapply.New(context.Background(), awsapply.Options{HubARN: *c.HubARN})
+	cloud, err := awsapply.New(context.Background(), *c.HubARN)
 	if err != nil {
 		return nil, fmt.Errorf("registration driver %s: %w", registerv1alpha1.DriverAWSIRSA, err)
 	}

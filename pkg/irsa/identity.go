@@ -16,14 +16,6 @@ const (
 	maxRoleNameLength = 64
 )
 
-// Keys of the tags that identify the clusters of a role.
-const (
-	TagHubAccountID     = "hub_cluster_account_id"
-	TagHubName          = "hub_cluster_name"
-	TagManagedAccountID = "managed_cluster_account_id"
-	TagManagedName      = "managed_cluster_name"
-)
-
 // Hash returns the MD5 of the accounts and names of both clusters, in hexadecimal. It is
 // only part of names and has no security function.
 func (i Identity) Hash() string {
@@ -58,10 +50,10 @@ func (i Identity) ManagedClusterRoleARN() string {
 // on the role of the managed cluster.
 func (i Identity) Tags() map[string]string {
 	return map[string]string{
-		TagHubAccountID:     i.Hub.AccountID,
-		TagHubName:          i.Hub.ClusterName,
-		TagManagedAccountID: i.Managed.AccountID,
-		TagManagedName:      i.Managed.ClusterName,
+		"hub_cluster_account_id":     i.Hub.AccountID,
+		"hub_cluster_name":           i.Hub.ClusterName,
+		"managed_cluster_account_id": i.Managed.AccountID,
+		"managed_cluster_name":       i.Managed.ClusterName,
 	}
 }
 

@@ -22,7 +22,7 @@ func ServerPermissions(desired Desired) []Permission {
 			"iam:ListRolePolicies", "iam:ListAttachedRolePolicies", "iam:DeleteRolePolicy", "iam:DetachRolePolicy", "iam:DeleteRole")
 	}
 	if desired.Mapping == AccessEntry {
-		add(desired.Hub.String(), "eks:CreateAccessEntry")
+		add(desired.Hub.String(), "eks:DescribeCluster", "eks:CreateAccessEntry")
 		add(desired.Hub.accessEntry(desired.HubRoleName()+"/entry"), "eks:DescribeAccessEntry", "eks:UpdateAccessEntry", "eks:DeleteAccessEntry", "eks:TagResource")
 	}
 	return all
@@ -38,6 +38,3 @@ func (i Identity) ManagedClusterPermissions() []Permission {
 func (a ARN) OIDCProviderARN(issuer string) string {
 	return a.iam("oidc-provider/" + strings.TrimPrefix(issuer, "https://"))
 }
-
-// TokenAudience is the audience of the tokens that Pods send to AWS.
-const TokenAudience = tokenAudience

@@ -12,9 +12,9 @@ const (
 	assumeRole    = "sts:AssumeRole"
 	webIdentity   = "sts:AssumeRoleWithWebIdentity"
 
-	// tokenAudience is the default audience of ServiceAccount tokens in EKS. It is not a host name, and is the same in
+	// TokenAudience is the default audience of ServiceAccount tokens in EKS. It is not a host name, and is the same in
 	// every partition.
-	tokenAudience = "sts.amazonaws.com"
+	TokenAudience = "sts.amazonaws.com"
 
 	// OIDCProviderPlaceholder replaces the OIDC provider in documents if the provider of
 	// the cluster is unknown.
@@ -182,7 +182,7 @@ func federatedTrust(cluster ARN, oidcProvider string, serviceAccounts []string) 
 			Action:    Values{webIdentity},
 			Condition: &Condition{StringEquals: map[string]string{
 				oidcProvider + ":sub": "system:serviceaccount:" + account,
-				oidcProvider + ":aud": tokenAudience,
+				oidcProvider + ":aud": TokenAudience,
 			}},
 		})
 	}

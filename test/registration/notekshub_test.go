@@ -3,6 +3,7 @@ package registration
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -58,6 +59,32 @@ func TestHubThatIsNotEKS(t *testing.T) {
 	framework.Must(f.HubClient.CoreV1().ConfigMaps(metav1.NamespaceSystem).Update(t.Context(), auth, metav1.UpdateOptions{}))(t)
 	if output, err := doctor(t, aws, faultsHubAccount, f.Kubeconfig, inspect...); err == nil || !strings.Contains(output, "missing  entry of "+identity.HubRoleARN()) {
 		t.Errorf("clusteradm doctor aws without the entry prints %s, %v, want the missing entry", output, err)
+	}
+
+	// Nothing on this hub reads access entries. With --eks-auth=AccessEntry, the server reports this
+	// before it accepts a cluster, and it stays ready.
+	if err := f.Server.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.Server.Args = append(f.Server.Args, "--eks-auth=AccessEntry")
+	if err := f.Server.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Server.Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := "there is no EKS cluster " + localhub.HubARN
+	framework.Eventually(t, "the server logs the missing EKS cluster", func(context.Context) error {
+		log, err := os.ReadFile(f.Server.LogFile)
+		if err == nil && !strings.Contains(string(log), want) {
+			err = fmt.Errorf("log does not contain %q%s", want, f.Server.LogTail())
+		}
+		return err
+	})
+	manifest := fmt.Sprintf(`{"apiVersion":"cluster.open-cluster-management.io/v1","kind":"ManagedCluster","metadata":{"name":"later","annotations":{"eks-managed-cluster-arn":%q}},"spec":{"hubAcceptsClient":true}}`, localhub.ManagedARN("later"))
+	output, err := f.Kubectl(t, manifest, "create", "--dry-run=server", "-f", "-")
+	if err != nil || !strings.Contains(output, `Warning: ManagedCluster "later" gets no access yet, since the hub does not meet a requirement of the driver aws-irsa: `+want) {
+		t.Errorf("accepting a cluster prints %q, %v, want a warning with %q", output, err, want)
 	}
 }
 

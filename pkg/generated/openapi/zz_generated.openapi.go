@@ -13670,7 +13670,7 @@ func schema_pkg_apis_register_v1alpha1_IRSAStatus(ref common.ReferenceCallback) 
 					},
 					"appliedHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "appliedHash is the hash of the last state that was applied to AWS.",
+							Description: "appliedHash contains the mappings, the roles and the hash of the last state that was applied to AWS, in JSON.",
 							Type:        []string{"string"},
 							Format:      "",
 						},

@@ -40,12 +40,6 @@ const (
 	codeDeleteConflict = "DeleteConflict"
 )
 
-// Options configure an Applier.
-type Options struct {
-	// HubARN is the ARN of the hub's EKS cluster.
-	HubARN irsa.ARN
-}
-
 // Applier provisions and removes AWS resources. It is safe for concurrent use with different clusters.
 type Applier struct {
 	iam *iam.Client
@@ -54,12 +48,12 @@ type Applier struct {
 
 // New returns an Applier with the credentials of the AWS SDK's default chain, or an error if they belong to another
 // account than the hub's. If AWS does not respond or credentials are missing, each later call returns that error.
-func New(ctx context.Context, options Options) (*Applier, error) {
-	cfg, err := loadConfig(ctx, options.HubARN.Region)
+func New(ctx context.Context, hub irsa.ARN) (*Applier, error) {
+	cfg, err := loadConfig(ctx, hub.Region)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkAccount(ctx, cfg, options.HubARN); err != nil {
+	if err := checkAccount(ctx, cfg, hub); err != nil {
 		return nil, err
 	}
 	return &Applier{iam: iam.NewFromConfig(cfg), eks: eks.NewFromConfig(cfg)}, nil

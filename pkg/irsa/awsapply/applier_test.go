@@ -63,7 +63,7 @@ func newCloud(t *testing.T, options fakeaws.Options) *cloud {
 		t.Fatal(err)
 	}
 	setenv(t, server, addUser(t, server, hubAccount, "server", irsa.CreatorAccessPolicy(hub).JSON(), irsa.CreatorMappingPolicy(hub).JSON()))
-	applier, err := New(ctx, Options{HubARN: hub})
+	applier, err := New(ctx, hub)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -324,7 +324,7 @@ func TestDrift(t *testing.T) {
 			}
 			_, err := c.iam.DeleteRole(c.ctx, &iam.DeleteRoleInput{RoleName: role})
 			return err
-		}, []string{"CreateRole", "PutRolePolicy", "DeleteAccessEntry", "CreateAccessEntry"}},
+		}, []string{"DeleteAccessEntry", "CreateRole", "PutRolePolicy", "CreateAccessEntry"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCloud(t, fakeaws.Options{})
@@ -443,16 +443,46 @@ func TestRoleWithAnotherPath(t *testing.T) {
 func TestNewRefusesOtherAccounts(t *testing.T) {
 	c := newCloud(t, fakeaws.Options{})
 	setenv(t, c.Server, addUser(t, c.Server, "333333333333", "admin", fakeaws.AdminPolicy))
-	if _, err := New(c.ctx, Options{HubARN: hub}); err == nil || !strings.Contains(err.Error(), "333333333333") {
+	if _, err := New(c.ctx, hub); err == nil || !strings.Contains(err.Error(), "333333333333") {
 		t.Errorf("New() with credentials of another account = %v, want an error that contains the account", err)
 	}
+}
+
+// The credentials change to credentials of another account after the start.
+func TestRoleInAnotherAccountIsNotKept(t *testing.T) {
+	c := newCloud(t, fakeaws.Options{})
+	setenv(t, c.Server, addUser(t, c.Server, "333333333333", "admin", fakeaws.AdminPolicy))
+	c.SetFaults(func(call fakeaws.Call) fakeaws.Fault {
+		if call.Operation == "GetCallerIdentity" {
+			return fakeaws.Error("AccessDenied")
+		}
+		return fakeaws.Fault{}
+	})
+	applier, err := New(c.ctx, hub)
+	if err != nil {
+		t.Fatalf("New() with a failing STS = %v, want no error", err)
+	}
+	for _, mapping := range []irsa.Mapping{irsa.AccessEntry, irsa.ConfigMap} {
+		d := desired("cluster1")
+		d.Mapping = mapping
+		if err := applier.Provision(c.ctx, d, true); err == nil || !strings.Contains(err.Error(), "333333333333") {
+			t.Errorf("Provision() in another account with %s = %v, want an error that contains the account", mapping, err)
+		}
+		if got := c.made(); !slices.Equal(got, []string{"CreateRole", "DeleteRole"}) {
+			t.Errorf("calls of Provision() in another account with %s = %v, want CreateRole, DeleteRole", mapping, got)
+		}
+	}
+	if roles := c.Roles("333333333333"); len(roles) > 0 {
+		t.Errorf("roles in another account = %v, want none", roles)
+	}
+	c.wantProvisioned(t)
 }
 
 func TestDeniedCallsAreReported(t *testing.T) {
 	c := newCloud(t, fakeaws.Options{})
 	d := desired("cluster1")
 	setenv(t, c.Server, addUser(t, c.Server, hubAccount, "nobody"))
-	applier, err := New(c.ctx, Options{HubARN: hub})
+	applier, err := New(c.ctx, hub)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package awsapply
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -13,6 +14,35 @@ import (
 
 // entryType is the type of access entries for users and programs. The other types are for nodes.
 const entryType = "STANDARD"
+
+// CheckAccessEntries returns why an EKS cluster does not support access entries, with the remedy, or an empty string.
+func (a *Applier) CheckAccessEntries(ctx context.Context, hub irsa.ARN) (string, error) {
+	out, err := a.describeCluster(ctx, hub)
+	switch {
+	case isNotFound(err):
+		return fmt.Sprintf("there is no EKS cluster %s: correct --hub-cluster-arn, or use --eks-auth=ConfigMap on a hub that is not EKS and runs aws-iam-authenticator", hub), nil
+	case result(err) == resultDenied:
+		return "", fmt.Errorf("%w; allow eks:DescribeCluster on %s to the role of the server", err, hub)
+	case err != nil:
+		return "", err
+	}
+	return entriesProblem(hub.ClusterName, out.Cluster), nil
+}
+
+func (a *Applier) describeCluster(ctx context.Context, cluster irsa.ARN) (*eks.DescribeClusterOutput, error) {
+	return invoke(ctx, serviceEKS, "DescribeCluster", cluster.String(), a.eks.DescribeCluster,
+		&eks.DescribeClusterInput{Name: &cluster.ClusterName}, func(o *eks.Options) { o.Region = cluster.Region })
+}
+
+// entriesProblem returns why an EKS cluster does not support access entries.
+func entriesProblem(name string, cluster *ekstypes.Cluster) string {
+	if cluster.AccessConfig == nil || cluster.AccessConfig.AuthenticationMode != ekstypes.AuthenticationModeConfigMap {
+		return ""
+	}
+	return fmt.Sprintf("the authentication mode of EKS cluster %s is %s, which takes no access entries: "+
+		"run aws eks update-cluster-config --name %s --access-config authenticationMode=API_AND_CONFIG_MAP, or use --eks-auth=ConfigMap",
+		name, ekstypes.AuthenticationModeConfigMap, name)
+}
 
 // keepEntry creates or repairs the access entry of a cluster. Tags of others stay. An entry refers to the unique ID of its
 // role, and is stale after the role was created again.

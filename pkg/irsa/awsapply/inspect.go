@@ -9,7 +9,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/eks"
-	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
 
@@ -147,8 +146,7 @@ func (i *inspector) inspectManaged(ctx context.Context) {
 // inspectCluster returns the OIDC issuer of an EKS cluster, or an empty string if it is unknown.
 func (i *inspector) inspectCluster(ctx context.Context, kind string, cluster irsa.ARN, mapping irsa.Mapping) (issuer string) {
 	subject := fmt.Sprintf("%s EKS cluster %s", kind, cluster)
-	out, err := invoke(ctx, serviceEKS, "DescribeCluster", cluster.String(), i.eks.DescribeCluster,
-		&eks.DescribeClusterInput{Name: &cluster.ClusterName}, func(o *eks.Options) { o.Region = cluster.Region })
+	out, err := i.describeCluster(ctx, cluster)
 	switch {
 	case isNotFound(err) && mapping == irsa.ConfigMap:
 		i.add(Skipped, subject, "there is none, as on a hub that is not EKS; its identity provider is not inspected")
@@ -278,17 +276,9 @@ func (i *inspector) inspectProvisioned(ctx context.Context) {
 	default:
 		i.judge(aws.ToString(entry.Type) == entryType && sameSubject(i.Desired, entry), Different, subject,
 			fmt.Sprintf("its type must be %s, its user name %s and its groups %v; %s", entryType, i.Username(), i.Groups(), accept))
+		missing := irsa.MissingTags(i.Tags(), entry.Tags)
+		i.judge(len(missing) == 0, Missing, "tags of "+subject, "they must contain "+listTags(missing)+"; "+accept)
 	}
-}
-
-// entriesProblem returns why an EKS cluster does not support access entries.
-func entriesProblem(name string, cluster *ekstypes.Cluster) string {
-	if cluster.AccessConfig == nil || cluster.AccessConfig.AuthenticationMode != ekstypes.AuthenticationModeConfigMap {
-		return ""
-	}
-	return fmt.Sprintf("the authentication mode of EKS cluster %s is %s, which takes no access entries: "+
-		"run aws eks update-cluster-config --name %s --access-config authenticationMode=API_AND_CONFIG_MAP, or use --eks-auth=ConfigMap",
-		name, ekstypes.AuthenticationModeConfigMap, name)
 }
 
 func listTags(tags map[string]string) string {

@@ -175,7 +175,7 @@ func TestInspect(t *testing.T) {
 		"no permission to tag": {hubAccount, func(t *testing.T, i *inspected) {
 			i.deletePolicies(t, hubAccount, creator, "mapping")
 		}, []string{
-			"missing permission iam:TagRole", "missing permission eks:CreateAccessEntry", "missing permission eks:DescribeAccessEntry",
+			"missing permission iam:TagRole", "missing permission eks:DescribeCluster", "missing permission eks:CreateAccessEntry", "missing permission eks:DescribeAccessEntry",
 			"missing permission eks:UpdateAccessEntry", "missing permission eks:DeleteAccessEntry", "missing permission eks:TagResource",
 		}},
 		"no role of the cluster on the hub": {hubAccount, func(t *testing.T, i *inspected) {
@@ -186,7 +186,7 @@ func TestInspect(t *testing.T) {
 			i.deletePolicies(t, hubAccount, hubRole, hubRole)
 		}, []string{"differs access policy " + hubRole}},
 		"a missing tag of the role on the hub": {hubAccount, func(t *testing.T, i *inspected) {
-			_, err := i.iam.UntagRole(i.ctx, &iam.UntagRoleInput{RoleName: &hubRole, TagKeys: []string{irsa.TagHubName}})
+			_, err := i.iam.UntagRole(i.ctx, &iam.UntagRoleInput{RoleName: &hubRole, TagKeys: []string{"hub_cluster_name"}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -36,11 +36,22 @@ func (a *Applier) keepRole(ctx context.Context, desired irsa.Desired, fresh bool
 			if have != nil {
 				return false, a.repairRole(ctx, desired, have)
 			}
+			// An access entry refers to the unique ID of the former role. It is removed first, so that it cannot stay after a failure.
+			if desired.Mapping == irsa.AccessEntry {
+				if err := a.removeEntry(ctx, desired); err != nil {
+					return false, err
+				}
+			}
 		}
-		_, err = invoke(ctx, serviceIAM, "CreateRole", "role "+name, a.iam.CreateRole, &iam.CreateRoleInput{
+		var out *iam.CreateRoleOutput
+		out, err = invoke(ctx, serviceIAM, "CreateRole", "role "+name, a.iam.CreateRole, &iam.CreateRoleInput{
 			RoleName: &name, AssumeRolePolicyDocument: aws.String(desired.HubTrustPolicy().JSON()), Tags: roleTags(desired.Tags()),
 		})
 		if err == nil {
+			// The credentials may have changed to those of another account.
+			if arn := aws.ToString(out.Role.Arn); arn != desired.HubRoleARN() {
+				return false, errors.Join(fmt.Errorf("AWS created the role %s, want %s", arn, desired.HubRoleARN()), a.deleteRole(ctx, name))
+			}
 			return true, a.putAccessPolicy(ctx, desired)
 		}
 		// The role existed before, or an attempt created it and its response was lost.
@@ -85,9 +96,9 @@ func (a *Applier) putAccessPolicy(ctx context.Context, desired irsa.Desired) err
 
 // removeRole deletes the role of a cluster, with all its policies.
 func (a *Applier) removeRole(ctx context.Context, name string) error {
-	err := errors.Join(a.deletePolicy(ctx, name, name), a.deleteRole(ctx, name))
-	if awserror.Code(err) != codeDeleteConflict {
-		return err
+	policyErr := a.deletePolicy(ctx, name, name)
+	if err := a.deleteRole(ctx, name); awserror.Code(err) != codeDeleteConflict {
+		return errors.Join(policyErr, err)
 	}
 	// Others have added policies. If there are more than one page of them, the next attempt continues.
 	inline, err := invoke(ctx, serviceIAM, "ListRolePolicies", "role "+name, a.iam.ListRolePolicies, &iam.ListRolePoliciesInput{RoleName: &name})

@@ -115,7 +115,7 @@ func TestTokenAuthenticatesTheCluster(t *testing.T) {
 
 	// The hub provisions the cluster.
 	setenv(t, server, user(t, server, identity.Hub.AccountID, "server", fakeaws.AdminPolicy))
-	applier, err := awsapply.New(ctx, awsapply.Options{HubARN: identity.Hub})
+	applier, err := awsapply.New(ctx, identity.Hub)
 	if err != nil {
 		t.Fatal(err)
 	}

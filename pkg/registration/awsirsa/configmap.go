@@ -2,6 +2,7 @@ package awsirsa
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -31,8 +32,23 @@ type awsAuth struct {
 	mu sync.Mutex
 }
 
-// set maps a role to exactly the given entries.
-func (a *awsAuth) set(ctx context.Context, roleARN string, wanted ...mapping) error {
+// errUnparsed is the error of a ConfigMap whose roles are malformed.
+var errUnparsed = errors.New(rolesKey + " cannot be parsed and was not changed")
+
+// check returns why the server cannot read and write the ConfigMap, with the remedy. It writes with dry-run.
+func (a *awsAuth) check(ctx context.Context) (string, error) {
+	err := a.edit(ctx, "", nil, metav1.DryRunAll)
+	switch {
+	case errors.Is(err, errUnparsed):
+		return err.Error() + "; correct it manually", nil
+	case apierrors.IsForbidden(err):
+		return err.Error() + "; apply the Role of artifacts/deploy/components/aws-auth, as clusteradm init --eks-auth=ConfigMap does", nil
+	}
+	return "", err
+}
+
+// edit maps a role to exactly the given entries. A dry run sends the request even if nothing changes.
+func (a *awsAuth) edit(ctx context.Context, roleARN string, wanted []mapping, dryRun ...string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	err := retry.OnError(authBackoff, func(err error) bool { return ctx.Err() == nil && changed(err) }, func() error {
@@ -47,9 +63,9 @@ func (a *awsAuth) set(ctx context.Context, roleARN string, wanted ...mapping) er
 		before := auth.Data[rolesKey]
 		after, err := replaceMapping(before, roleARN, wanted)
 		if err != nil {
-			return fmt.Errorf("%s cannot be parsed and was not changed: %w", rolesKey, err)
+			return fmt.Errorf("%w: %w", errUnparsed, err)
 		}
-		if after == before {
+		if after == before && len(dryRun) == 0 {
 			return nil
 		}
 		if auth.Data == nil {
@@ -57,9 +73,9 @@ func (a *awsAuth) set(ctx context.Context, roleARN string, wanted ...mapping) er
 		}
 		auth.Data[rolesKey] = after
 		if missing {
-			_, err = a.configMaps.Create(ctx, auth, metav1.CreateOptions{})
+			_, err = a.configMaps.Create(ctx, auth, metav1.CreateOptions{DryRun: dryRun})
 		} else {
-			_, err = a.configMaps.Update(ctx, auth, metav1.UpdateOptions{})
+			_, err = a.configMaps.Update(ctx, auth, metav1.UpdateOptions{DryRun: dryRun})
 		}
 		return err
 	})

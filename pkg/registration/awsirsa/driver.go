@@ -25,6 +25,8 @@ type Cloud interface {
 	Provision(ctx context.Context, desired irsa.Desired, fresh bool) error
 	// Remove removes the resources. Missing resources are not an error.
 	Remove(ctx context.Context, desired irsa.Desired) error
+	// CheckAccessEntries returns why the hub does not support access entries, or an empty string.
+	CheckAccessEntries(ctx context.Context, hub irsa.ARN) (string, error)
 }
 
 // Options configure a Driver. They are valid, and ResourceTags is optional.
@@ -59,6 +61,21 @@ func New(o Options) *Driver {
 
 // Name returns aws-irsa.
 func (d *Driver) Name() registerv1alpha1.RegistrationDriver { return registerv1alpha1.DriverAWSIRSA }
+
+// Check checks whether the hub supports the mapping of roles.
+func (d *Driver) Check(ctx context.Context) ([]string, error) {
+	check := d.auth.check
+	if d.options.Mapping == irsa.AccessEntry {
+		check = func(ctx context.Context) (string, error) {
+			return d.options.Cloud.CheckAccessEntries(ctx, d.options.HubARN)
+		}
+	}
+	problem, err := check(ctx)
+	if err != nil || problem == "" {
+		return nil, err
+	}
+	return []string{problem}, nil
+}
 
 // Groups returns the groups of the current mapping, and the groups of a previous mapping while it may still
 // exist.
@@ -139,7 +156,7 @@ func (d *Driver) Provision(ctx context.Context, record *registerv1alpha1.Managed
 		return err
 	}
 	if desired.Mapping == irsa.ConfigMap {
-		if err := d.auth.set(ctx, desired.HubRoleARN(), entryOf(desired)); err != nil {
+		if err := d.auth.edit(ctx, desired.HubRoleARN(), []mapping{entryOf(desired)}); err != nil {
 			return err
 		}
 	}
@@ -200,7 +217,7 @@ func (d *Driver) Revoke(ctx context.Context, record *registerv1alpha1.ManagedClu
 func (d *Driver) remove(ctx context.Context, desired irsa.Desired) error {
 	// The mapping is removed first, since the role has no permission on the hub without it.
 	if desired.Mapping == irsa.ConfigMap {
-		if err := d.auth.set(ctx, desired.HubRoleARN()); err != nil {
+		if err := d.auth.edit(ctx, desired.HubRoleARN(), nil); err != nil {
 			return err
 		}
 		if !desired.ManageRoles {

@@ -57,8 +57,11 @@ type cloud struct {
 	asked          []string
 	records        *records
 	before         func(operation string) error
+	problem        string
 	t              *testing.T
 }
+
+func (c *cloud) CheckAccessEntries(context.Context, irsa.ARN) (string, error) { return c.problem, nil }
 
 func (c *cloud) Provision(_ context.Context, desired irsa.Desired, fresh bool) error {
 	if !c.records.read().Status.IRSA.Provisioned {
@@ -419,4 +422,65 @@ func TestConfigMap(t *testing.T) {
 			t.Error("provisioned in the registration = false, want true")
 		}
 	})
+}
+
+func TestCheck(t *testing.T) {
+	forbid := func(verb string) func(*setting) {
+		return func(s *setting) {
+			s.hub.PrependReactor(verb, "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, apierrors.NewForbidden(corev1.Resource("configmaps"), "aws-auth", errors.New("no Role"))
+			})
+		}
+	}
+	edit := func(data map[string]string) func(*setting) {
+		return func(s *setting) {
+			auth := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "aws-auth"}, Data: data}
+			if _, err := s.hub.CoreV1().ConfigMaps("kube-system").Update(t.Context(), auth, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	remove := func(s *setting) {
+		if err := s.hub.CoreV1().ConfigMaps("kube-system").Delete(t.Context(), "aws-auth", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, test := range map[string]struct {
+		mapping irsa.Mapping
+		change  func(*setting)
+		want    []string // parts of the only problem; empty for no problem
+	}{
+		"access entries":          {irsa.AccessEntry, func(*setting) {}, nil},
+		"no access entries":       {irsa.AccessEntry, func(s *setting) { s.cloud.problem = "no EKS" }, []string{"no EKS"}},
+		"the ConfigMap":           {irsa.ConfigMap, func(*setting) {}, nil},
+		"no ConfigMap":            {irsa.ConfigMap, remove, nil},
+		"no access to AWS":        {irsa.ConfigMap, func(s *setting) { s.cloud.problem = "no EKS" }, nil},
+		"an invalid ConfigMap":    {irsa.ConfigMap, edit(map[string]string{"mapRoles": "{"}), []string{"ConfigMap kube-system/aws-auth", "mapRoles cannot be parsed", "correct it manually"}},
+		"no permission to read":   {irsa.ConfigMap, forbid("get"), []string{"ConfigMap kube-system/aws-auth", "forbidden", "artifacts/deploy/components/aws-auth"}},
+		"no permission to write":  {irsa.ConfigMap, forbid("update"), []string{"ConfigMap kube-system/aws-auth", "forbidden", "artifacts/deploy/components/aws-auth"}},
+		"no permission to create": {irsa.ConfigMap, func(s *setting) { remove(s); forbid("create")(s) }, []string{"ConfigMap kube-system/aws-auth", "forbidden", "artifacts/deploy/components/aws-auth"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSetting(t)
+			test.change(s)
+			d := s.driver(func(o *Options) { o.Mapping = test.mapping })
+			s.hub.ClearActions()
+			problems, err := d.Check(t.Context())
+			if err != nil || (len(problems) > 0) != (len(test.want) > 0) {
+				t.Fatalf("Check() = %q, %v, want a problem that contains %q", problems, err, test.want)
+			}
+			for _, text := range test.want {
+				if !strings.Contains(problems[0], text) {
+					t.Errorf("Check() = %q, want a problem that contains %q", problems, text)
+				}
+			}
+			for _, action := range s.hub.Actions() {
+				update, isUpdate := action.(clienttesting.UpdateActionImpl)
+				create, isCreate := action.(clienttesting.CreateActionImpl)
+				if isUpdate && len(update.UpdateOptions.DryRun) == 0 || isCreate && len(create.CreateOptions.DryRun) == 0 {
+					t.Errorf("%s request of Check() is not a dry run, want a dry run", action.GetVerb())
+				}
+			}
+		})
+	}
 }

@@ -246,6 +246,8 @@ func (m mortalCloud) Provision(ctx context.Context, desired irsa.Desired, fresh 
 	return m.call(desired.ClusterName, func() error { return m.account.Provision(ctx, desired, fresh) })
 }
 
+func (mortalCloud) CheckAccessEntries(context.Context, irsa.ARN) (string, error) { return "", nil }
+
 func (m mortalCloud) Remove(ctx context.Context, desired irsa.Desired) error {
 	return m.call(desired.ClusterName, func() error { return m.account.Remove(ctx, desired) })
 }

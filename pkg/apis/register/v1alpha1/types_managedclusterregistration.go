@@ -169,7 +169,7 @@ type IRSAStatus struct {
 	// +optional
 	Provisioned bool `json:"provisioned,omitempty"`
 
-	// appliedHash is the hash of the last state that was applied to AWS.
+	// appliedHash contains the mappings, the roles and the hash of the last state that was applied to AWS, in JSON.
 	// +optional
 	AppliedHash string `json:"appliedHash,omitempty"`
 }
