@@ -221,13 +221,11 @@ func (a *assembly) control() error {
 		return err
 	}
 	s.controllers = append(s.controllers, repair.Run, transition.NewRecorder(a.recorder, transitions(s.clients, s.informers, a.assignments != nil)...).Run)
-	sets := s.informers.sets.Cluster().V1beta2()
 	if s.clients.clusters == s.clients.own {
-		s.controllers = append(s.controllers, managedclusterset.NewNamespaceController(s.clients.clusters.ClusterV1(), a.resolver, sets.ManagedClusterSets(), clusters).Run)
+		s.controllers = append(s.controllers, managedclusterset.NewNamespaceController(s.clients.clusters.ClusterV1(), a.resolver).Run)
 	}
 	if s.clients.sets == s.clients.own {
-		s.controllers = append(s.controllers, managedclusterset.NewController(s.clients.sets.ClusterV1beta2(), a.resolver,
-			sets.ManagedClusterSets(), sets.ManagedClusterSetBindings(), clusters).Run)
+		s.controllers = append(s.controllers, managedclusterset.NewController(s.clients.sets.ClusterV1beta2(), a.resolver).Run)
 	}
 	if s.clients.works == s.clients.own {
 		// A hub that stores ManifestWorks itself also has controllers for them.

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 )
@@ -64,6 +65,14 @@ func Names[T metav1.Object](objects []T) []cache.ObjectName {
 	return keys
 }
 
+// Listed returns the keys of the objects that a lister has returned.
+func Listed[T metav1.Object](objects []T, err error) []cache.ObjectName {
+	if err != nil {
+		utilruntime.HandleError(err)
+	}
+	return Names(objects)
+}
+
 // OrNil returns what a lister or a client has returned, or nil for an object that does not exist.
 func OrNil[T any](object *T, err error) (*T, error) {
 	if apierrors.IsNotFound(err) {
@@ -83,6 +92,14 @@ func Gone(err error, name string) bool {
 // Outdated reports whether a write failed because the object was changed or deleted after it was read. The event of that
 // triggers the next attempt.
 func Outdated(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }
+
+// IgnoreOutdated returns nil for an Outdated error.
+func IgnoreOutdated(err error) error {
+	if Outdated(err) {
+		return nil
+	}
+	return err
+}
 
 // Own returns the key of an object, which is also the key of objects of other kinds with the same
 // name.

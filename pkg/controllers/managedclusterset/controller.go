@@ -10,14 +10,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
 	setclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1beta2"
-	clusterinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster/v1"
-	setinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster/v1beta2"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
@@ -37,16 +34,15 @@ type Controller struct {
 	bindings reconcile.Loop
 }
 
-// NewController returns a Controller. The informers must be the informers of the resolver. The
-// caller starts them.
-func NewController(client setclient.ClusterV1beta2Interface, resolver *Resolver, sets setinformers.ManagedClusterSetInformer, bindings setinformers.ManagedClusterSetBindingInformer, clusters clusterinformers.ManagedClusterInformer) *Controller {
+// NewController returns a Controller.
+func NewController(client setclient.ClusterV1beta2Interface, resolver *Resolver) *Controller {
 	c := &Controller{client: client, resolver: resolver}
 	c.sets = reconcile.Loop{
 		Name:      "managedclusterset",
 		Reconcile: c.reconcileSet,
 		Feeds: []reconcile.Feed{
-			{Informer: sets.Informer(), Keys: reconcile.Own},
-			{Informer: clusters.Informer(), Keys: reconcile.Keys(c.setsOf), Ignore: reconcile.Same(SameLabels)},
+			{Informer: resolver.sets.Informer(), Keys: reconcile.Own},
+			{Informer: resolver.clusters.Informer(), Keys: reconcile.Keys(c.setsOf), Ignore: reconcile.Same(SameLabels)},
 		},
 	}
 	for name := range wellKnown {
@@ -56,9 +52,9 @@ func NewController(client setclient.ClusterV1beta2Interface, resolver *Resolver,
 		Name:      "managedclustersetbinding",
 		Reconcile: c.reconcileBinding,
 		Feeds: []reconcile.Feed{
-			{Informer: bindings.Informer(), Keys: reconcile.Own},
+			{Informer: resolver.bindings.Informer(), Keys: reconcile.Own},
 			// A binding depends only on the existence of its set.
-			{Informer: sets.Informer(), Keys: reconcile.Keys(c.bindingsOf), Ignore: reconcile.Always},
+			{Informer: resolver.sets.Informer(), Keys: reconcile.Keys(c.bindingsOf), Ignore: reconcile.Always},
 		},
 	}
 	return c
@@ -79,16 +75,7 @@ func SameLabels(before, after *clusterv1.ManagedCluster) bool {
 }
 
 func (c *Controller) setsOf(cluster *clusterv1.ManagedCluster) []cache.ObjectName {
-	names, err := c.resolver.SetsOf(cluster)
-	if err != nil {
-		utilruntime.HandleError(err)
-		return nil
-	}
-	keys := make([]cache.ObjectName, 0, len(names))
-	for _, name := range names {
-		keys = append(keys, cache.NewObjectName("", name))
-	}
-	return keys
+	return reconcile.Listed(c.resolver.selecting(cluster))
 }
 
 func (c *Controller) bindingsOf(set *clusterv1beta2.ManagedClusterSet) []cache.ObjectName {
@@ -96,7 +83,7 @@ func (c *Controller) bindingsOf(set *clusterv1beta2.ManagedClusterSet) []cache.O
 }
 
 func (c *Controller) reconcileSet(ctx context.Context, name cache.ObjectName) (time.Duration, error) {
-	set, err := c.resolver.sets.Get(name.Name)
+	set, err := c.resolver.sets.Lister().Get(name.Name)
 	if apierrors.IsNotFound(err) {
 		return 0, c.createWellKnown(ctx, name.Name)
 	}
@@ -119,7 +106,7 @@ func (c *Controller) reconcileSet(ctx context.Context, name cache.ObjectName) (t
 		return 0, nil
 	}
 	_, err = c.client.ManagedClusterSets().UpdateStatus(ctx, set, metav1.UpdateOptions{})
-	return 0, ignoreOutdated(err, "the status of ManagedClusterSet "+set.Name)
+	return 0, reconcile.IgnoreOutdated(err)
 }
 
 // createWellKnown creates a set that exists on every hub.
@@ -139,18 +126,15 @@ func (c *Controller) createWellKnown(ctx context.Context, name string) error {
 }
 
 func (c *Controller) reconcileBinding(ctx context.Context, name cache.ObjectName) (time.Duration, error) {
-	binding, err := c.resolver.bindings.ManagedClusterSetBindings(name.Namespace).Get(name.Name)
-	if apierrors.IsNotFound(err) {
-		return 0, nil
-	}
-	if err != nil || binding.DeletionTimestamp != nil {
+	binding, err := reconcile.OrNil(c.resolver.bindings.Lister().ManagedClusterSetBindings(name.Namespace).Get(name.Name))
+	if err != nil || binding == nil || binding.DeletionTimestamp != nil {
 		return 0, err
 	}
 	condition := metav1.Condition{
 		Type: clusterv1beta2.ConditionBound, Status: metav1.ConditionTrue, ObservedGeneration: binding.Generation,
 		Reason: clusterv1beta2.ReasonClusterSetBound, Message: "The ManagedClusterSet is bound to this namespace",
 	}
-	switch _, err := c.resolver.sets.Get(binding.Spec.ClusterSet); {
+	switch _, err := c.resolver.sets.Lister().Get(binding.Spec.ClusterSet); {
 	case apierrors.IsNotFound(err):
 		condition.Status, condition.Reason = metav1.ConditionFalse, clusterv1beta2.ReasonClusterSetNotFound
 		condition.Message = fmt.Sprintf("ManagedClusterSet %s does not exist", binding.Spec.ClusterSet)
@@ -162,14 +146,5 @@ func (c *Controller) reconcileBinding(ctx context.Context, name cache.ObjectName
 		return 0, nil
 	}
 	_, err = c.client.ManagedClusterSetBindings(name.Namespace).UpdateStatus(ctx, binding, metav1.UpdateOptions{})
-	return 0, ignoreOutdated(err, "the status of ManagedClusterSetBinding "+name.String())
-}
-
-// ignoreOutdated returns nil for an object that was changed or deleted after it was read, because
-// an event triggers the next attempt.
-func ignoreOutdated(err error, what string) error {
-	if err == nil || reconcile.Outdated(err) {
-		return nil
-	}
-	return fmt.Errorf("writing %s: %w", what, err)
+	return 0, reconcile.IgnoreOutdated(err)
 }

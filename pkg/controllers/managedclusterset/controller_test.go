@@ -17,8 +17,7 @@ import (
 func controlled(t *testing.T, objects ...runtime.Object) *hubWith {
 	t.Helper()
 	h := newHub(t, objects...)
-	sets := h.informers.Cluster().V1beta2()
-	controller := NewController(h.client.ClusterV1beta2(), h.resolver, sets.ManagedClusterSets(), sets.ManagedClusterSetBindings(), h.informers.Cluster().V1().ManagedClusters())
+	controller := NewController(h.client.ClusterV1beta2(), h.resolver)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {

@@ -10,15 +10,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
 	clusterclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1"
-	clusterinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster/v1"
-	setinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster/v1beta2"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
@@ -34,27 +30,25 @@ type NamespaceController struct {
 	resolver *Resolver
 }
 
-// NewNamespaceController returns a NamespaceController. The informers must be the informers of the
-// resolver. The caller starts them.
-func NewNamespaceController(client clusterclient.ClusterV1Interface, resolver *Resolver, sets setinformers.ManagedClusterSetInformer, clusters clusterinformers.ManagedClusterInformer) *NamespaceController {
+// NewNamespaceController returns a NamespaceController.
+func NewNamespaceController(client clusterclient.ClusterV1Interface, resolver *Resolver) *NamespaceController {
 	c := &NamespaceController{clusters: client, resolver: resolver}
 	c.Loop = reconcile.Loop{
 		Name:      "managednamespaces",
 		Reconcile: c.reconcile,
 		Feeds: []reconcile.Feed{
-			{Informer: clusters.Informer(), Keys: reconcile.Own, Ignore: reconcile.Same(func(old, obj *clusterv1.ManagedCluster) bool { return SameLabels(old, obj) && sameList(old, obj) })},
+			{Informer: resolver.clusters.Informer(), Keys: reconcile.Own, Ignore: reconcile.Same(sameCluster)},
 			// If a cluster leaves the set, its labels or the selector have changed, and the event
 			// contains the previous state as well.
-			{Informer: sets.Informer(), Keys: reconcile.Keys(c.clustersOf), Ignore: reconcile.Same(sameSpec)},
+			{Informer: resolver.sets.Informer(), Keys: reconcile.Keys(c.clustersOf), Ignore: reconcile.Same(sameSpec)},
 		},
 	}
 	return c
 }
 
-// sameList reports whether an update of a cluster keeps its list of namespaces, except for their
-// conditions.
-func sameList(before, after *clusterv1.ManagedCluster) bool {
-	return slices.EqualFunc(before.Status.ManagedNamespaces, after.Status.ManagedNamespaces, sameNamespace)
+// sameCluster reports whether an update of a cluster keeps its sets and its list of namespaces, except for their conditions.
+func sameCluster(before, after *clusterv1.ManagedCluster) bool {
+	return SameLabels(before, after) && slices.EqualFunc(before.Status.ManagedNamespaces, after.Status.ManagedNamespaces, sameNamespace)
 }
 
 // sameSpec reports whether an update of a set keeps its spec.
@@ -63,20 +57,12 @@ func sameSpec(before, after *clusterv1beta2.ManagedClusterSet) bool {
 }
 
 func (c *NamespaceController) clustersOf(set *clusterv1beta2.ManagedClusterSet) []cache.ObjectName {
-	members, err := c.resolver.members(set)
-	if err != nil {
-		utilruntime.HandleError(err)
-		return nil
-	}
-	return reconcile.Names(members)
+	return reconcile.Listed(c.resolver.members(set))
 }
 
 func (c *NamespaceController) reconcile(ctx context.Context, name cache.ObjectName) (time.Duration, error) {
-	cluster, err := c.resolver.clusters.Get(name.Name)
-	if apierrors.IsNotFound(err) {
-		return 0, nil
-	}
-	if err != nil || cluster.DeletionTimestamp != nil {
+	cluster, err := reconcile.OrNil(c.resolver.clusters.Lister().Get(name.Name))
+	if err != nil || cluster == nil || cluster.DeletionTimestamp != nil {
 		return 0, err
 	}
 	required, err := c.resolver.namespaces(cluster)
@@ -103,23 +89,19 @@ func (c *NamespaceController) reconcile(ctx context.Context, name cache.ObjectNa
 		// The feed ignores writes of agents, so no event follows.
 		return conflictRetry, nil
 	}
-	return 0, ignoreOutdated(err, "the managed namespaces of ManagedCluster "+cluster.Name)
+	return 0, reconcile.IgnoreOutdated(err)
 }
 
 // namespaces returns the namespaces that the sets of a cluster require, sorted by set and name. Sets that
 // are being deleted require none.
 func (r *Resolver) namespaces(cluster *clusterv1.ManagedCluster) ([]clusterv1.ClusterSetManagedNamespaceConfig, error) {
-	sets, err := r.sets.List(labels.Everything())
+	sets, err := r.selecting(cluster)
 	if err != nil {
 		return nil, err
 	}
 	var required []clusterv1.ClusterSetManagedNamespaceConfig
 	for _, set := range sets {
-		if len(set.Spec.ManagedNamespaces) == 0 || set.DeletionTimestamp != nil {
-			continue
-		}
-		// A set with an invalid selector selects no clusters.
-		if selected, err := Selects(set, cluster); err != nil || !selected {
+		if set.DeletionTimestamp != nil {
 			continue
 		}
 		for _, namespace := range set.Spec.ManagedNamespaces {

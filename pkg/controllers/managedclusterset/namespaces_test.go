@@ -44,7 +44,7 @@ func listing(t *testing.T, objects ...runtime.Object) *hubWith {
 
 func (h *hubWith) list(t *testing.T) {
 	t.Helper()
-	controller := NewNamespaceController(h.client.ClusterV1(), h.resolver, h.informers.Cluster().V1beta2().ManagedClusterSets(), h.informers.Cluster().V1().ManagedClusters())
+	controller := NewNamespaceController(h.client.ClusterV1(), h.resolver)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {

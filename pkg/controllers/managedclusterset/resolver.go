@@ -7,14 +7,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
 	clusterinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster/v1"
 	setinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster/v1beta2"
-	clusterlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1"
-	setlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1beta2"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
@@ -27,11 +26,9 @@ const (
 
 // Resolver finds the clusters of sets and namespaces in caches.
 type Resolver struct {
-	sets     setlisters.ManagedClusterSetLister
-	bindings setlisters.ManagedClusterSetBindingLister
-	clusters clusterlisters.ManagedClusterLister
-
-	bindingIndex, clusterIndex cache.Indexer
+	sets     setinformers.ManagedClusterSetInformer
+	bindings setinformers.ManagedClusterSetBindingInformer
+	clusters clusterinformers.ManagedClusterInformer
 }
 
 // NewResolver returns a Resolver. The caller starts the informers afterwards.
@@ -48,10 +45,8 @@ func NewResolver(sets setinformers.ManagedClusterSetInformer, bindings setinform
 	if err != nil {
 		return nil, fmt.Errorf("indexing ManagedClusters: %w", err)
 	}
-	return &Resolver{
-		sets: sets.Lister(), bindings: bindings.Lister(), clusters: clusters.Lister(),
-		bindingIndex: bindings.Informer().GetIndexer(), clusterIndex: clusters.Informer().GetIndexer(),
-	}, nil
+	sets.Informer() // so that its factory starts it
+	return &Resolver{sets: sets, bindings: bindings, clusters: clusters}, nil
 }
 
 // Clusters returns the sorted names of the clusters of all sets that are bound to a namespace, and
@@ -80,7 +75,7 @@ func (r *Resolver) Clusters(namespace string) (names []string, bound bool, err e
 
 // boundSets returns the existing sets that are bound to a namespace.
 func (r *Resolver) boundSets(namespace string) (sets []*clusterv1beta2.ManagedClusterSet, err error) {
-	bindings, err := r.bindings.ManagedClusterSetBindings(namespace).List(labels.Everything())
+	bindings, err := r.bindings.Lister().ManagedClusterSetBindings(namespace).List(labels.Everything())
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +83,7 @@ func (r *Resolver) boundSets(namespace string) (sets []*clusterv1beta2.ManagedCl
 		if binding.DeletionTimestamp != nil {
 			continue
 		}
-		set, err := r.sets.Get(binding.Spec.ClusterSet)
+		set, err := r.sets.Lister().Get(binding.Spec.ClusterSet)
 		if err == nil {
 			sets = append(sets, set)
 		} else if !apierrors.IsNotFound(err) {
@@ -101,11 +96,8 @@ func (r *Resolver) boundSets(namespace string) (sets []*clusterv1beta2.ManagedCl
 // Members returns the sorted names of the clusters of a set, and reports whether the set exists. A set that is
 // being deleted still applies.
 func (r *Resolver) Members(name string) (names []string, found bool, err error) {
-	set, err := r.sets.Get(name)
-	if apierrors.IsNotFound(err) {
-		return nil, false, nil
-	}
-	if err != nil {
+	set, err := reconcile.OrNil(r.sets.Lister().Get(name))
+	if err != nil || set == nil {
 		return nil, false, err
 	}
 	members, err := r.members(set)
@@ -122,57 +114,56 @@ func (r *Resolver) Members(name string) (names []string, found bool, err error) 
 // members returns the clusters of a set.
 func (r *Resolver) members(set *clusterv1beta2.ManagedClusterSet) ([]*clusterv1.ManagedCluster, error) {
 	if isExclusive(set) {
-		return reconcile.Indexed[*clusterv1.ManagedCluster](r.clusterIndex, byLabel, set.Name), nil
+		return reconcile.Indexed[*clusterv1.ManagedCluster](r.clusters.Informer().GetIndexer(), byLabel, set.Name), nil
 	}
 	selector, err := selectorOf(set)
 	if err != nil {
 		return nil, err
 	}
-	return r.clusters.List(selector)
+	return r.clusters.Lister().List(selector)
 }
 
 // SetsOf returns the names of the sets of a cluster in the given state.
-func (r *Resolver) SetsOf(cluster *clusterv1.ManagedCluster) ([]string, error) {
-	sets, err := r.sets.List(labels.Everything())
-	if err != nil {
-		return nil, err
+func (r *Resolver) SetsOf(cluster *clusterv1.ManagedCluster) (names []string, err error) {
+	selecting, err := r.selecting(cluster)
+	for _, set := range selecting {
+		names = append(names, set.Name)
 	}
-	var names []string
-	for _, set := range sets {
-		// A set with an invalid selector is skipped: its clusters are unknown before and after a change.
-		if selected, err := Selects(set, cluster); err == nil && selected {
-			names = append(names, set.Name)
-		}
-	}
-	return names, nil
+	return names, err
 }
 
-// NamespacesOf returns the sorted namespaces that a change of a set may affect: the namespaces with
-// a binding of the set, even if the set does not exist or the binding is being deleted.
-func (r *Resolver) NamespacesOf(set string) []string {
-	var namespaces []string
-	for _, binding := range r.bindingsOf(set) {
-		namespaces = append(namespaces, binding.Namespace)
+// selecting returns the sets of a cluster in the given state.
+func (r *Resolver) selecting(cluster *clusterv1.ManagedCluster) ([]*clusterv1beta2.ManagedClusterSet, error) {
+	all, err := r.sets.Lister().List(labels.Everything())
+	return slices.DeleteFunc(all, func(set *clusterv1beta2.ManagedClusterSet) bool {
+		// A set with an invalid selector is skipped: its clusters are unknown before and after a change.
+		selected, err := Selects(set, cluster)
+		return err != nil || !selected
+	}), err
+}
+
+// NamespacesOf returns the sorted namespaces that a change of sets may affect: the namespaces with a binding of a set, even
+// if the set does not exist or the binding is being deleted.
+func (r *Resolver) NamespacesOf(names ...string) []string {
+	namespaces := sets.New[string]()
+	for _, set := range names {
+		for _, binding := range r.bindingsOf(set) {
+			namespaces.Insert(binding.Namespace)
+		}
 	}
-	slices.Sort(namespaces)
-	return slices.Compact(namespaces)
+	return sets.List(namespaces)
 }
 
 // Namespaces returns the sorted namespaces that may use a cluster in the given state. If a change
 // moves the cluster to another set, the results for the states before and after the change differ.
 func (r *Resolver) Namespaces(cluster *clusterv1.ManagedCluster) []string {
-	sets, err := r.SetsOf(cluster)
+	names, err := r.SetsOf(cluster)
 	if err != nil {
 		utilruntime.HandleError(err)
 	}
-	var namespaces []string
-	for _, set := range sets {
-		namespaces = append(namespaces, r.NamespacesOf(set)...)
-	}
-	slices.Sort(namespaces)
-	return slices.Compact(namespaces)
+	return r.NamespacesOf(names...)
 }
 
 func (r *Resolver) bindingsOf(set string) []*clusterv1beta2.ManagedClusterSetBinding {
-	return reconcile.Indexed[*clusterv1beta2.ManagedClusterSetBinding](r.bindingIndex, bySet, set)
+	return reconcile.Indexed[*clusterv1beta2.ManagedClusterSetBinding](r.bindings.Informer().GetIndexer(), bySet, set)
 }

@@ -9,19 +9,15 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	rbacinformers "k8s.io/client-go/informers/rbac/v1"
 	"k8s.io/client-go/kubernetes"
-	rbaclisters "k8s.io/client-go/listers/rbac/v1"
 	"k8s.io/client-go/tools/cache"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	accountinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/authentication/v1beta1"
 	clusterinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster/v1"
-	accountlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/authentication/v1beta1"
-	clusterlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
@@ -40,13 +36,8 @@ const (
 // cannot access a Secret that another client created, regardless of its name.
 type AgentRoleController struct {
 	reconcile.Loop
-	hub      kubernetes.Interface
-	accounts accountlisters.ManagedServiceAccountLister
-	clusters clusterlisters.ManagedClusterLister
-	roles    rbaclisters.RoleLister
-	bindings rbaclisters.RoleBindingLister
-	secrets  Secrets
-	groups   func(cluster string) []string
+	AgentRoleInformers
+	hub kubernetes.Interface
 }
 
 // AgentRoleInformers are the informers of an AgentRoleController. The caller starts them.
@@ -57,8 +48,8 @@ type AgentRoleInformers struct {
 	Roles    rbacinformers.RoleInformer
 	Bindings rbacinformers.RoleBindingInformer
 	Secrets  Secrets
-	// Groups returns the groups of the agents of a cluster on the hub. It returns none while they
-	// are unknown. The default is clusterv1.AgentGroups.
+	// Groups returns the groups of the agents of a cluster on the hub. It returns none while they are unknown. If it is
+	// nil, they are clusterv1.AgentGroups.
 	Groups func(cluster string) []string
 	// Registrations change the result of Groups for the cluster with their name. It may be nil.
 	Registrations cache.SharedIndexInformer
@@ -66,18 +57,7 @@ type AgentRoleInformers struct {
 
 // NewAgentRoleController returns an AgentRoleController.
 func NewAgentRoleController(hub kubernetes.Interface, informers AgentRoleInformers) *AgentRoleController {
-	a := &AgentRoleController{
-		hub:      hub,
-		accounts: informers.Accounts.Lister(),
-		clusters: informers.Clusters.Lister(),
-		roles:    informers.Roles.Lister(),
-		bindings: informers.Bindings.Lister(),
-		secrets:  informers.Secrets,
-		groups:   informers.Groups,
-	}
-	if a.groups == nil {
-		a.groups = clusterv1.AgentGroups
-	}
+	a := &AgentRoleController{AgentRoleInformers: informers, hub: hub}
 	a.Loop = reconcile.Loop{
 		Name:      "managedserviceaccount-access",
 		Reconcile: a.reconcile,
@@ -91,6 +71,9 @@ func NewAgentRoleController(hub kubernetes.Interface, informers AgentRoleInforme
 	}
 	if informers.Registrations != nil {
 		a.Loop.Feeds = append(a.Loop.Feeds, reconcile.Feed{Informer: informers.Registrations, Keys: reconcile.Keys(clusterKeys)})
+	}
+	if a.Groups == nil {
+		a.Groups = clusterv1.AgentGroups
 	}
 	return a
 }
@@ -125,7 +108,7 @@ func (a *AgentRoleController) reconcile(ctx context.Context, name cache.ObjectNa
 	if err := settled("keeping the Role", name.Namespace, role.Keep(ctx)); err != nil {
 		return 0, err
 	}
-	subjects := rbacSubjects(a.groups(name.Namespace))
+	subjects := rbacSubjects(a.Groups(name.Namespace))
 	if len(subjects) == 0 {
 		return 0, nil // the registration triggers an event
 	}
@@ -135,14 +118,11 @@ func (a *AgentRoleController) reconcile(ctx context.Context, name cache.ObjectNa
 // rules returns the rules for the agent of a cluster. It returns none if the hub does not accept
 // the cluster, if the cluster is being deleted, or if it has no accounts.
 func (a *AgentRoleController) rules(namespace string) ([]rbacv1.PolicyRule, error) {
-	cluster, err := a.clusters.Get(namespace)
-	if apierrors.IsNotFound(err) || err == nil && (!cluster.Spec.HubAcceptsClient || cluster.DeletionTimestamp != nil) {
-		return nil, nil
-	}
-	if err != nil {
+	cluster, err := reconcile.OrNil(a.Clusters.Lister().Get(namespace))
+	if err != nil || cluster == nil || !cluster.Spec.HubAcceptsClient || cluster.DeletionTimestamp != nil {
 		return nil, err
 	}
-	accounts, err := a.accounts.ManagedServiceAccounts(namespace).List(labels.Everything())
+	accounts, err := a.Accounts.Lister().ManagedServiceAccounts(namespace).List(labels.Everything())
 	if err != nil || len(accounts) == 0 {
 		return nil, err
 	}
@@ -150,7 +130,7 @@ func (a *AgentRoleController) rules(namespace string) ([]rbacv1.PolicyRule, erro
 	rules := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: secrets, Verbs: []string{"create"}}}
 	var names []string
 	for _, account := range accounts {
-		secret, err := a.secrets.named(cache.MetaObjectToName(account))
+		secret, err := a.Secrets.named(cache.MetaObjectToName(account))
 		if err != nil {
 			return nil, err
 		}
@@ -170,10 +150,10 @@ func (a *AgentRoleController) rules(namespace string) ([]rbacv1.PolicyRule, erro
 // role keeps the Role of a namespace. One without the label exists, but is not cached.
 func (a *AgentRoleController) role(namespace string, rules []rbacv1.PolicyRule) reconcile.Keeper[*rbacv1.Role] {
 	return reconcile.Keeper[*rbacv1.Role]{
-		What: "Role " + AgentRoleName, Client: a.hub.RbacV1().Roles(namespace), Cached: a.roles.Roles(namespace).Get,
+		What: "Role " + AgentRoleName, Client: a.hub.RbacV1().Roles(namespace), Cached: a.Roles.Lister().Roles(namespace).Get,
 		Wanted: &rbacv1.Role{ObjectMeta: accessMeta(namespace), Rules: rules},
 		Fix: func(have *rbacv1.Role) (changed, replace bool) {
-			changed = !labelled(have.Labels, namespace) || !equality.Semantic.DeepEqual(have.Rules, rules)
+			changed = have.Labels[clusterv1.ClusterNameLabel] != namespace || !equality.Semantic.DeepEqual(have.Rules, rules)
 			metav1.SetMetaDataLabel(&have.ObjectMeta, clusterv1.ClusterNameLabel, namespace)
 			have.Rules = rules
 			return changed, false
@@ -184,10 +164,10 @@ func (a *AgentRoleController) role(namespace string, rules []rbacv1.PolicyRule) 
 func (a *AgentRoleController) binding(namespace string, subjects []rbacv1.Subject) reconcile.Keeper[*rbacv1.RoleBinding] {
 	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: AgentRoleName}
 	return reconcile.Keeper[*rbacv1.RoleBinding]{
-		What: "RoleBinding " + AgentRoleName, Client: a.hub.RbacV1().RoleBindings(namespace), Cached: a.bindings.RoleBindings(namespace).Get,
+		What: "RoleBinding " + AgentRoleName, Client: a.hub.RbacV1().RoleBindings(namespace), Cached: a.Bindings.Lister().RoleBindings(namespace).Get,
 		Wanted: &rbacv1.RoleBinding{ObjectMeta: accessMeta(namespace), RoleRef: ref, Subjects: subjects},
 		Fix: func(have *rbacv1.RoleBinding) (changed, replace bool) {
-			changed = !labelled(have.Labels, namespace) || !equality.Semantic.DeepEqual(have.Subjects, subjects)
+			changed = have.Labels[clusterv1.ClusterNameLabel] != namespace || !equality.Semantic.DeepEqual(have.Subjects, subjects)
 			metav1.SetMetaDataLabel(&have.ObjectMeta, clusterv1.ClusterNameLabel, namespace)
 			have.Subjects = subjects
 			return changed, have.RoleRef != ref
@@ -204,13 +184,13 @@ func rbacSubjects(groups []string) []rbacv1.Subject {
 }
 
 func (a *AgentRoleController) revoke(ctx context.Context, namespace string) error {
-	if _, err := a.bindings.RoleBindings(namespace).Get(AgentRoleName); err == nil {
+	if _, err := a.Bindings.Lister().RoleBindings(namespace).Get(AgentRoleName); err == nil {
 		err := a.hub.RbacV1().RoleBindings(namespace).Delete(ctx, AgentRoleName, metav1.DeleteOptions{})
 		if err := settled("deleting the RoleBinding", namespace, err); err != nil {
 			return err
 		}
 	}
-	if _, err := a.roles.Roles(namespace).Get(AgentRoleName); err != nil {
+	if _, err := a.Roles.Lister().Roles(namespace).Get(AgentRoleName); err != nil {
 		return nil // the only error of the cache is not found
 	}
 	return settled("deleting the Role", namespace, a.hub.RbacV1().Roles(namespace).Delete(ctx, AgentRoleName, metav1.DeleteOptions{}))
@@ -218,10 +198,6 @@ func (a *AgentRoleController) revoke(ctx context.Context, namespace string) erro
 
 func accessMeta(namespace string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: AgentRoleName, Labels: map[string]string{clusterv1.ClusterNameLabel: namespace}}
-}
-
-func labelled(values map[string]string, cluster string) bool {
-	return values[clusterv1.ClusterNameLabel] == cluster
 }
 
 // settled returns nil for errors that require no retry, because an event follows them or the

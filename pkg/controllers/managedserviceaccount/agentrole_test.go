@@ -11,8 +11,8 @@ import (
 
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
-	accountlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/authentication/v1beta1"
-	clusterlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/fake"
+	"open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions"
 )
 
 // TestRulesOfClusters checks that only accepted clusters get access to Secrets, and only to those of their accounts.
@@ -30,19 +30,19 @@ func TestRulesOfClusters(t *testing.T) {
 		"missing": {nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			clusters := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
-			accounts := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+			informers := externalversions.NewSharedInformerFactory(fake.NewSimpleClientset(), 0)
+			clusters, accounts := informers.Cluster().V1().ManagedClusters(), informers.Authentication().V1beta1().ManagedServiceAccounts()
 			secrets := cache.NewSharedIndexInformer(nil, &metav1.PartialObjectMetadata{}, 0, nil)
 			if test.cluster != nil {
 				test.cluster.Name = "cluster1"
-				if err := clusters.Add(test.cluster); err != nil {
+				if err := clusters.Informer().GetStore().Add(test.cluster); err != nil {
 					t.Fatal(err)
 				}
 			}
 			// Only the agent's own Secret is readable: the Secret with the name of the other account has another owner.
 			for name, owner := range map[string]types.UID{"a": "uid-of-a", "b": "uid-of-another"} {
 				meta := metav1.ObjectMeta{Namespace: "cluster1", Name: name, UID: types.UID("uid-of-" + name)}
-				if err := accounts.Add(&authenticationv1beta1.ManagedServiceAccount{ObjectMeta: meta}); err != nil {
+				if err := accounts.Informer().GetStore().Add(&authenticationv1beta1.ManagedServiceAccount{ObjectMeta: meta}); err != nil {
 					t.Fatal(err)
 				}
 				meta.OwnerReferences = []metav1.OwnerReference{{Name: name, UID: owner}}
@@ -50,10 +50,7 @@ func TestRulesOfClusters(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			a := &AgentRoleController{
-				clusters: clusterlisters.NewManagedClusterLister(clusters),
-				accounts: accountlisters.NewManagedServiceAccountLister(accounts), secrets: Secrets{Informer: secrets},
-			}
+			a := &AgentRoleController{AgentRoleInformers: AgentRoleInformers{Clusters: clusters, Accounts: accounts, Secrets: Secrets{Informer: secrets}}}
 			var want []rbacv1.PolicyRule
 			if test.any {
 				secrets := []string{"secrets"}

@@ -22,7 +22,6 @@ import (
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	accountclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/authentication/v1beta1"
 	accountinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/authentication/v1beta1"
-	accountlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/authentication/v1beta1"
 	clusterlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
@@ -54,10 +53,8 @@ const (
 // cannot cross namespaces.
 type ReplicaController struct {
 	reconcile.Loop
+	ReplicaInformers
 	accounts accountclient.ManagedServiceAccountsGetter
-	lister   accountlisters.ManagedServiceAccountLister
-	index    cache.Indexer
-	clusters clusterlisters.ManagedClusterLister
 	sets     Sets
 }
 
@@ -72,13 +69,7 @@ type ReplicaInformers struct {
 
 // NewReplicaController returns a ReplicaController.
 func NewReplicaController(client accountclient.ManagedServiceAccountsGetter, sets Sets, informers ReplicaInformers) (*ReplicaController, error) {
-	r := &ReplicaController{
-		accounts: client,
-		lister:   informers.Accounts.Lister(),
-		index:    informers.Accounts.Informer().GetIndexer(),
-		clusters: informers.Clusters,
-		sets:     sets,
-	}
+	r := &ReplicaController{ReplicaInformers: informers, accounts: client, sets: sets}
 	if err := informers.Accounts.Informer().AddIndexers(cache.Indexers{byParent: reconcile.IndexNames(parentKeys)}); err != nil {
 		return nil, fmt.Errorf("indexing ManagedServiceAccounts: %w", err)
 	}
@@ -132,7 +123,7 @@ func sameState(a, b *authenticationv1beta1.ManagedServiceAccount) bool {
 }
 
 func (r *ReplicaController) accountsIn(namespace string) []cache.ObjectName {
-	accounts, err := r.lister.ManagedServiceAccounts(namespace).List(labels.Everything())
+	accounts, err := r.Accounts.Lister().ManagedServiceAccounts(namespace).List(labels.Everything())
 	if err != nil {
 		utilruntime.HandleError(err)
 		return nil
@@ -146,14 +137,14 @@ func (r *ReplicaController) accountsIn(namespace string) []cache.ObjectName {
 }
 
 func (r *ReplicaController) reconcile(ctx context.Context, name cache.ObjectName) (time.Duration, error) {
-	account, err := r.lister.ManagedServiceAccounts(name.Namespace).Get(name.Name)
+	account, err := r.Accounts.Lister().ManagedServiceAccounts(name.Namespace).Get(name.Name)
 	if apierrors.IsNotFound(err) || err == nil && account.DeletionTimestamp != nil {
 		return 0, r.remove(ctx, name, nil)
 	}
 	if err != nil {
 		return 0, err
 	}
-	_, err = r.clusters.Get(account.Namespace)
+	_, err = r.Clusters.Get(account.Namespace)
 	if err == nil {
 		if err := r.remove(ctx, name, nil); err != nil {
 			return 0, err
@@ -201,15 +192,13 @@ func (r *ReplicaController) reconcile(ctx context.Context, name cache.ObjectName
 func (r *ReplicaController) remove(ctx context.Context, parent cache.ObjectName, keep func(*authenticationv1beta1.ManagedServiceAccount) bool) error {
 	var group errgroup.Group
 	group.SetLimit(writers)
-	for _, replica := range reconcile.Indexed[*authenticationv1beta1.ManagedServiceAccount](r.index, byParent, parent.String()) {
+	for _, replica := range reconcile.Indexed[*authenticationv1beta1.ManagedServiceAccount](r.Accounts.Informer().GetIndexer(), byParent, parent.String()) {
 		if replica.DeletionTimestamp != nil || keep != nil && keep(replica) {
 			continue
 		}
 		group.Go(func() error {
-			err := r.accounts.ManagedServiceAccounts(replica.Namespace).Delete(ctx, replica.Name, metav1.DeleteOptions{
-				Preconditions: &metav1.Preconditions{UID: &replica.UID},
-			})
-			if err != nil && !reconcile.Outdated(err) {
+			err := r.accounts.ManagedServiceAccounts(replica.Namespace).Delete(ctx, replica.Name, *metav1.NewPreconditionDeleteOptions(string(replica.UID)))
+			if err = reconcile.IgnoreOutdated(err); err != nil {
 				return fmt.Errorf("deleting the replica of ManagedServiceAccount %s on cluster %s: %w", parent, replica.Namespace, err)
 			}
 			return nil
@@ -240,7 +229,7 @@ func (r *ReplicaController) replicate(ctx context.Context, account *authenticati
 	var group errgroup.Group
 	group.SetLimit(writers)
 	for i, cluster := range clusters {
-		replica, err := r.lister.ManagedServiceAccounts(cluster).Get(account.Name)
+		replica, err := r.Accounts.Lister().ManagedServiceAccounts(cluster).Get(account.Name)
 		if err != nil && !apierrors.IsNotFound(err) {
 			states[i] = replicaState{cluster: cluster, health: health{reason: "ReadFailed", message: err.Error()}, again: true}
 			continue

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	rbacinformers "k8s.io/client-go/informers/rbac/v1"
 	"k8s.io/client-go/kubernetes"
@@ -59,11 +58,8 @@ func held(binding *rbacv1.RoleBinding) bool {
 }
 
 func (c *AgentBindingController) reconcile(ctx context.Context, name cache.ObjectName) (time.Duration, error) {
-	binding, err := c.lister.RoleBindings(name.Namespace).Get(name.Name)
-	if apierrors.IsNotFound(err) || err == nil && !held(binding) {
-		return 0, nil
-	}
-	if err != nil {
+	binding, err := reconcile.OrNil(c.lister.RoleBindings(name.Namespace).Get(name.Name))
+	if err != nil || binding == nil || !held(binding) {
 		return 0, err
 	}
 	needed, err := c.needed(ctx, name.Namespace)
@@ -76,10 +72,7 @@ func (c *AgentBindingController) reconcile(ctx context.Context, name cache.Objec
 	update := binding.DeepCopy()
 	update.Finalizers = slices.DeleteFunc(update.Finalizers, func(f string) bool { return f == workv1.ManifestWorkFinalizer })
 	_, err = c.hub.RbacV1().RoleBindings(name.Namespace).Update(ctx, update, metav1.UpdateOptions{})
-	if reconcile.Outdated(err) {
-		return 0, nil
-	}
-	if err != nil {
+	if err = reconcile.IgnoreOutdated(err); err != nil {
 		return 0, fmt.Errorf("removing the finalizer from RoleBinding %s: %w", name, err)
 	}
 	return 0, nil
@@ -88,16 +81,10 @@ func (c *AgentBindingController) reconcile(ctx context.Context, name cache.Objec
 // needed reports whether the agent has ManifestWorks to clean up. If only the RoleBinding is
 // deleted, the access of the agent is revoked immediately.
 func (c *AgentBindingController) needed(ctx context.Context, namespace string) (bool, error) {
-	ns, err := c.hub.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || err == nil && ns.DeletionTimestamp == nil {
-		return false, nil
-	}
-	if err != nil {
+	ns, err := reconcile.OrNil(c.hub.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{}))
+	if err != nil || ns == nil || ns.DeletionTimestamp == nil {
 		return false, err
 	}
 	works, err := c.works.ManifestWorks(namespace).List(ctx, metav1.ListOptions{Limit: 1})
-	if err != nil {
-		return false, err
-	}
-	return len(works.Items) > 0, nil
+	return err == nil && len(works.Items) > 0, err
 }

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
@@ -44,12 +43,7 @@ func NewWaitingController(client workclient.ManifestWorksGetter, works workinfor
 }
 
 func (c *WaitingController) clusterKeys(cluster metav1.Object) []cache.ObjectName {
-	works, err := c.works.ManifestWorks(cluster.GetName()).List(labels.Everything())
-	if err != nil {
-		utilruntime.HandleError(err)
-		return nil
-	}
-	return reconcile.Names(works)
+	return reconcile.Listed(c.works.ManifestWorks(cluster.GetName()).List(labels.Everything()))
 }
 
 func (c *WaitingController) reconcile(ctx context.Context, name cache.ObjectName) (time.Duration, error) {
@@ -66,10 +60,7 @@ func (c *WaitingController) reconcile(ctx context.Context, name cache.ObjectName
 		return 0, nil
 	}
 	_, err = c.client.ManifestWorks(name.Namespace).UpdateStatus(ctx, update, metav1.UpdateOptions{})
-	if reconcile.Outdated(err) {
-		return 0, nil
-	}
-	return 0, err
+	return 0, reconcile.IgnoreOutdated(err)
 }
 
 // withWaiting returns a ManifestWork with the condition that it waits for its cluster, or without it if the cluster has

@@ -123,12 +123,13 @@ func assignmentKeys(permission *rbacv1alpha1.ClusterPermission) []cache.ObjectNa
 	return []cache.ObjectName{cache.NewObjectName(permission.Labels[rbacv1beta1.NamespaceLabel], permission.Annotations[rbacv1beta1.NameAnnotation])}
 }
 
-const labelKey = "labels"
+const labelKey, placementsKey = "labels", "placements"
 
 func setKey(set string) string                       { return "set/" + set }
 func placementKey(placement cache.ObjectName) string { return "placement/" + placement.String() }
 
-// selectionKeys returns the sets and Placements of a MulticlusterRoleAssignment, and labelKey if it selects labels.
+// selectionKeys returns the sets and Placements of a MulticlusterRoleAssignment, labelKey if it selects labels, and
+// placementsKey if it selects Placements.
 func selectionKeys(assignment *rbacv1beta1.MulticlusterRoleAssignment) []string {
 	var keys []string
 	for i := range assignment.Spec.RoleAssignments {
@@ -140,6 +141,7 @@ func selectionKeys(assignment *rbacv1beta1.MulticlusterRoleAssignment) []string 
 		case rbacv1beta1.SelectLabels:
 			keys = append(keys, labelKey)
 		case rbacv1beta1.SelectPlacements:
+			keys = append(keys, placementsKey)
 			for _, ref := range selection.Placements {
 				keys = append(keys, placementKey(cache.NewObjectName(ref.Namespace, ref.Name)))
 			}
@@ -190,16 +192,7 @@ func (c *Controller) decisionKeys(decided *decision) []cache.ObjectName {
 
 // withPlacements returns the MulticlusterRoleAssignments that refer to Placements.
 func (c *Controller) withPlacements() []cache.ObjectName {
-	assignments, err := c.lister.List(labels.Everything())
-	if err != nil {
-		utilruntime.HandleError(err)
-		return nil
-	}
-	return reconcile.Names(slices.DeleteFunc(slices.Clone(assignments), func(a *rbacv1beta1.MulticlusterRoleAssignment) bool {
-		return !slices.ContainsFunc(a.Spec.RoleAssignments, func(r rbacv1beta1.RoleAssignment) bool {
-			return r.ClusterSelection.Type == rbacv1beta1.SelectPlacements
-		})
-	}))
+	return reconcile.Names(c.selecting(placementsKey))
 }
 
 // sameAssignment reports whether an update keeps everything that the Controller reads, except its own status.
@@ -297,10 +290,8 @@ func (c *Controller) remove(ctx context.Context, permissions []*rbacv1alpha1.Clu
 			continue
 		}
 		group.Go(func() error {
-			err := c.permissions.ClusterPermissions(permission.Namespace).Delete(ctx, permission.Name, metav1.DeleteOptions{
-				Preconditions: &metav1.Preconditions{UID: &permission.UID},
-			})
-			if err != nil && !reconcile.Outdated(err) {
+			err := c.permissions.ClusterPermissions(permission.Namespace).Delete(ctx, permission.Name, *metav1.NewPreconditionDeleteOptions(string(permission.UID)))
+			if err = reconcile.IgnoreOutdated(err); err != nil {
 				return fmt.Errorf("deleting ClusterPermission %s/%s of a MulticlusterRoleAssignment: %w", permission.Namespace, permission.Name, err)
 			}
 			return nil
@@ -391,8 +382,5 @@ func (c *Controller) updateStatus(ctx context.Context, assignment *rbacv1beta1.M
 	update := assignment.DeepCopy()
 	update.Status = status
 	_, err := c.assignments.MulticlusterRoleAssignments(assignment.Namespace).UpdateStatus(ctx, update, metav1.UpdateOptions{})
-	if reconcile.Outdated(err) {
-		return nil
-	}
-	return err
+	return reconcile.IgnoreOutdated(err)
 }

@@ -7,10 +7,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
@@ -47,18 +46,10 @@ func (d *decision) placement() cache.ObjectName {
 
 // NewPlacements returns Placements that know no decisions until the caller calls Run.
 func NewPlacements(hub dynamic.Interface) (*Placements, error) {
-	decisions := hub.Resource(PlacementDecisionResource)
-	p := &Placements{informer: cache.NewSharedIndexInformer(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			return decisions.List(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return decisions.Watch(ctx, options)
-		},
-	}, &unstructured.Unstructured{}, 0, cache.Indexers{
+	p := &Placements{informer: dynamicinformer.NewFilteredDynamicInformer(hub, PlacementDecisionResource, metav1.NamespaceAll, 0, cache.Indexers{
 		byPlacement: reconcile.IndexNames(func(d *decision) []cache.ObjectName { return []cache.ObjectName{d.placement()} }),
 		byCluster:   reconcile.Index(func(d *decision) []string { return d.clusters }),
-	})}
+	}, nil).Informer()}
 	if err := p.informer.SetTransform(onlyClusters); err != nil {
 		return nil, fmt.Errorf("informer of PlacementDecisions: %w", err)
 	}

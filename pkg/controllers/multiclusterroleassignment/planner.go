@@ -16,7 +16,6 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -325,14 +324,13 @@ func (p *Planner) resolve(selection *rbacv1beta1.ClusterSelection) (Selection, e
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		cluster, err := p.Clusters.Get(name)
-		if apierrors.IsNotFound(err) || err == nil && cluster.DeletionTimestamp != nil {
-			continue
-		}
+		cluster, err := reconcile.OrNil(p.Clusters.Get(name))
 		if err != nil {
 			return out, err
 		}
-		out.Clusters = append(out.Clusters, name)
+		if cluster != nil && cluster.DeletionTimestamp == nil {
+			out.Clusters = append(out.Clusters, name)
+		}
 	}
 	return out, nil
 }

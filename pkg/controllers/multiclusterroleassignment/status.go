@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	rbacv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1beta1"
@@ -134,14 +135,9 @@ func assignmentStatuses(plan *Plan, states map[string]*state, failed map[string]
 	for _, assignment := range plan.Assignment.Status.RoleAssignments {
 		before[assignment.Name] = assignment.CreatedAt
 	}
-	refused := map[string]map[rbacv1beta1.Grant]bool{}
+	refused := map[string]sets.Set[rbacv1beta1.Grant]{}
 	for _, cluster := range plan.Clusters {
-		for _, grant := range cluster.Refused {
-			if refused[cluster.Name] == nil {
-				refused[cluster.Name] = map[rbacv1beta1.Grant]bool{}
-			}
-			refused[cluster.Name][grant] = true
-		}
+		refused[cluster.Name] = sets.New(cluster.Refused...)
 	}
 	var out []rbacv1beta1.RoleAssignmentStatus
 	for i, selection := range plan.Selections {
@@ -155,7 +151,7 @@ func assignmentStatuses(plan *Plan, states map[string]*state, failed map[string]
 		for _, name := range selection.Clusters {
 			of := states[name]
 			switch {
-			case failed[name], slices.ContainsFunc(selection.grants, func(g rbacv1beta1.Grant) bool { return refused[name][g] }):
+			case failed[name], refused[name].HasAny(selection.grants...):
 				failing++
 			case of == nil || !of.ready:
 				waiting++

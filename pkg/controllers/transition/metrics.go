@@ -1,8 +1,6 @@
 package transition
 
 import (
-	"sync"
-
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 )
@@ -12,4 +10,4 @@ var dropped = metrics.NewCounter(&metrics.CounterOpts{
 	Help: "Number of Events that were not recorded because their namespace has too many.",
 })
 
-var registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(dropped) })
+func init() { legacyregistry.MustRegister(dropped) }

@@ -64,7 +64,6 @@ type Recorder struct {
 
 // NewRecorder returns a Recorder that writes to recorder.
 func NewRecorder(recorder events.EventRecorder, kinds ...Kind) *Recorder {
-	registerMetrics()
 	return &Recorder{events: recorder, kinds: kinds, limits: lru.New(maxNamespaces)}
 }
 

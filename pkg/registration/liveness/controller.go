@@ -22,7 +22,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationinformers "k8s.io/client-go/informers/coordination/v1"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	coordinationlisters "k8s.io/client-go/listers/coordination/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -30,7 +29,6 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	clusterclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1"
 	clusterinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster/v1"
-	clusterlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
 )
@@ -50,12 +48,8 @@ type Options struct {
 // Controller writes conditions according to the Leases of clusters, and taints according to the conditions. Only one
 // replica runs it.
 type Controller struct {
-	clusters  clusterclient.ManagedClustersGetter
-	lister    clusterlisters.ManagedClusterLister
-	leases    coordinationclient.LeasesGetter
-	leaseList coordinationlisters.LeaseLister
-	clock     clock.PassiveClock
-	loop      reconcile.Loop
+	Options
+	loop reconcile.Loop
 
 	mu sync.Mutex
 	// seen contains the observations of each accepted cluster. Only the worker that reconciles a cluster uses its element.
@@ -64,11 +58,7 @@ type Controller struct {
 
 // NewController returns a Controller.
 func NewController(options Options) *Controller {
-	c := &Controller{
-		clusters: options.Clusters, lister: options.ClusterInformer.Lister(),
-		leases: options.Leases, leaseList: options.LeaseInformer.Lister(),
-		clock: options.Clock, seen: map[string]*sighting{},
-	}
+	c := &Controller{Options: options, seen: map[string]*sighting{}}
 	c.loop = reconcile.Loop{
 		Name:          "registration-liveness",
 		Clock:         options.Clock,
@@ -100,26 +90,26 @@ func clusterOf(lease *coordinationv1.Lease) []cache.ObjectName {
 }
 
 func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (time.Duration, error) {
-	cluster, err := c.lister.Get(name.Name)
-	if apierrors.IsNotFound(err) || err == nil && cluster.DeletionTimestamp != nil {
+	cluster, err := reconcile.OrNil(c.ClusterInformer.Lister().Get(name.Name))
+	if err != nil {
+		return 0, err
+	}
+	if cluster == nil || cluster.DeletionTimestamp != nil {
 		c.forget(name.Name)
 		c.loop.SetState(name, "")
 		return 0, nil
-	}
-	if err != nil {
-		return 0, err
 	}
 	c.loop.SetState(name, stateOf(cluster))
 	if !cluster.Spec.HubAcceptsClient {
 		c.forget(name.Name)
 		return 0, c.denied(ctx, cluster)
 	}
-	lease, err := c.leaseList.Leases(name.Name).Get(registration.LeaseName)
-	if err != nil && !apierrors.IsNotFound(err) {
+	lease, err := reconcile.OrNil(c.LeaseInformer.Lister().Leases(name.Name).Get(registration.LeaseName))
+	if err != nil {
 		return 0, err
 	}
 	s := c.sightingOf(cluster, lease)
-	s.renewed(lease, cluster, c.clock.Now())
+	s.renewed(lease, cluster, c.Clock.Now())
 
 	update := cluster.DeepCopy()
 	var again time.Duration
@@ -133,14 +123,14 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (time
 		if left > 0 {
 			again = left
 		} else if !isUnknown(cluster) {
-			setCondition(update, stopped(cluster), c.clock.Now())
+			setCondition(update, stopped(cluster), c.Clock.Now())
 		}
 		expired = left <= 0
 	}
 	if cluster.Annotations[clusterv1.SkipClockSyncCheckAnnotation] == "true" {
 		meta.RemoveStatusCondition(&update.Status.Conditions, clusterv1.ManagedClusterConditionClockSynced)
 	} else if s.clockSynced != nil {
-		setCondition(update, *s.clockSynced, c.clock.Now())
+		setCondition(update, *s.clockSynced, c.Clock.Now())
 	}
 	err = c.write(ctx, cluster, update)
 	if reconcile.Outdated(err) {
@@ -162,12 +152,8 @@ func (c *Controller) denied(ctx context.Context, cluster *clusterv1.ManagedClust
 	setCondition(update, metav1.Condition{
 		Type: clusterv1.ManagedClusterConditionAvailable, Status: metav1.ConditionUnknown, Reason: clusterv1.ReasonHubClusterAdminDenied,
 		Message: "The hub does not accept the managed cluster, so its agent cannot report.",
-	}, c.clock.Now())
-	err := c.write(ctx, cluster, update)
-	if reconcile.Outdated(err) {
-		return nil
-	}
-	return err
+	}, c.Clock.Now())
+	return reconcile.IgnoreOutdated(c.write(ctx, cluster, update))
 }
 
 // sightingOf returns the observations of a cluster. Without any, the grace period begins now.
@@ -176,7 +162,7 @@ func (c *Controller) sightingOf(cluster *clusterv1.ManagedCluster, lease *coordi
 	defer c.mu.Unlock()
 	s := c.seen[cluster.Name]
 	if s == nil || s.cluster != cluster.UID {
-		s = &sighting{cluster: cluster.UID, at: c.clock.Now(), renewTime: renewTime(lease)}
+		s = &sighting{cluster: cluster.UID, at: c.Clock.Now(), renewTime: renewTime(lease)}
 		c.seen[cluster.Name] = s
 	}
 	return s
@@ -192,7 +178,7 @@ func (c *Controller) forget(cluster string) {
 // before it returns 0: while the hub does not respond, agents cannot renew either.
 func (c *Controller) left(ctx context.Context, s *sighting, cluster *clusterv1.ManagedCluster) (time.Duration, error) {
 	grace := gracePeriod(cluster)
-	if left := s.at.Add(grace).Sub(c.clock.Now()); left > 0 {
+	if left := s.at.Add(grace).Sub(c.Clock.Now()); left > 0 {
 		return left, nil
 	}
 	if s.expired {
@@ -200,19 +186,19 @@ func (c *Controller) left(ctx context.Context, s *sighting, cluster *clusterv1.M
 			return 0, nil
 		}
 		// The agent reported after that, so it is alive.
-		s.at = c.clock.Now()
+		s.at = c.Clock.Now()
 		return grace, nil
 	}
-	lease, err := c.leases.Leases(cluster.Name).Get(ctx, registration.LeaseName, metav1.GetOptions{})
+	lease, err := c.Leases.Leases(cluster.Name).Get(ctx, registration.LeaseName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return 0, nil
 	}
 	if err != nil {
-		s.at = c.clock.Now()
+		s.at = c.Clock.Now()
 		return 0, fmt.Errorf("reading the Lease of ManagedCluster %q: %w", cluster.Name, err)
 	}
 	if renewed := renewTime(lease); !renewed.IsZero() && !renewed.Equal(s.renewTime) && !renewed.Equal(s.readTime) {
-		s.at, s.readTime = c.clock.Now(), renewed
+		s.at, s.readTime = c.Clock.Now(), renewed
 		return grace, nil
 	}
 	return 0, nil
@@ -221,7 +207,7 @@ func (c *Controller) left(ctx context.Context, s *sighting, cluster *clusterv1.M
 // write stores the changed conditions of a cluster, and the taints that follow from them.
 func (c *Controller) write(ctx context.Context, cluster, update *clusterv1.ManagedCluster) error {
 	if !equality.Semantic.DeepEqual(cluster.Status, update.Status) {
-		written, err := c.clusters.ManagedClusters().UpdateStatus(ctx, update, metav1.UpdateOptions{})
+		written, err := c.Clusters.ManagedClusters().UpdateStatus(ctx, update, metav1.UpdateOptions{})
 		if err != nil {
 			return fmt.Errorf("writing the status of ManagedCluster %q: %w", cluster.Name, err)
 		}
@@ -233,7 +219,7 @@ func (c *Controller) write(ctx context.Context, cluster, update *clusterv1.Manag
 		return nil
 	}
 	update.Spec.Taints = taints
-	if _, err := c.clusters.ManagedClusters().Update(ctx, update, metav1.UpdateOptions{}); err != nil {
+	if _, err := c.Clusters.ManagedClusters().Update(ctx, update, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("writing the taints of ManagedCluster %q: %w", cluster.Name, err)
 	}
 	return nil
