@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
 )
 
 // Reported reports whether the agent has reported on the current generation of a ManifestWork.
@@ -40,22 +41,19 @@ func everythingWritten(work *workv1.ManifestWork) bool {
 	return hasReadOnly
 }
 
-// ObjectKey identifies an object on the managed cluster.
-type ObjectKey struct{ Kind, Namespace, Name string }
-
 // Object is an object of a ManifestWork with the conditions that the agent reports.
 type Object struct {
-	ObjectKey
+	render.ObjectKey
 	Conditions []metav1.Condition
 	ReadOnly   bool
 }
 
 // Objects returns the objects of a ManifestWork in order.
 func Objects(work *workv1.ManifestWork) []Object {
-	conditions := map[ObjectKey][]metav1.Condition{}
+	conditions := map[render.ObjectKey][]metav1.Condition{}
 	for _, manifest := range work.Status.ResourceStatus.Manifests {
 		m := manifest.ResourceMeta
-		conditions[ObjectKey{m.Kind, m.Namespace, m.Name}] = manifest.Conditions
+		conditions[render.ObjectKey{m.Kind, m.Namespace, m.Name}] = manifest.Conditions
 	}
 	var out []Object
 	for _, manifest := range work.Spec.Workload.Manifests {
@@ -63,7 +61,7 @@ func Objects(work *workv1.ManifestWork) []Object {
 		if err := json.Unmarshal(manifest.Raw, &object); err != nil {
 			continue
 		}
-		o := Object{ObjectKey: ObjectKey{object.Kind, object.Namespace, object.Name}}
+		o := Object{ObjectKey: render.ObjectKey{object.Kind, object.Namespace, object.Name}}
 		o.Conditions = conditions[o.ObjectKey]
 		o.ReadOnly = slices.ContainsFunc(work.Spec.ManifestConfigs, func(config workv1.ManifestConfigOption) bool {
 			id := config.ResourceIdentifier

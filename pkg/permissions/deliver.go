@@ -64,7 +64,8 @@ func (d *Deliverer) CheckCluster(ctx context.Context, namespace string) (exists 
 }
 
 // Render reads the objects on which a ClusterPermission depends, and renders the spec that is delivered. It returns the errors
-// of one that cannot be rendered. If storing is true, a request is about to store the ClusterPermission.
+// of one that cannot be rendered. If storing is true, a request is about to store the ClusterPermission: errors that would
+// occur only when all its ManagedServiceAccounts exist on the managed cluster are errors now.
 func (d *Deliverer) Render(ctx context.Context, permission *rbacv1alpha1.ClusterPermission, storing bool) (result *render.Result, errs field.ErrorList, err error) {
 	if storing {
 		d.requests.add(ctx, permission.UID)
@@ -77,6 +78,9 @@ func (d *Deliverer) Render(ctx context.Context, permission *rbacv1alpha1.Cluster
 	}
 	in.Executor, in.SizeLimitBytes = d.Executor, d.SizeLimitBytes
 	result, errs = render.Render(permission, in)
+	if in.Accounts = render.LargestAccounts(permission); storing && len(errs) == 0 && len(in.Accounts) > 0 {
+		_, errs = render.Render(permission, in)
+	}
 	return result, errs, nil
 }
 
@@ -240,9 +244,7 @@ func (d *Deliverer) create(ctx context.Context, rendered *workv1.ManifestWork) (
 
 // Delete deletes exactly the ManifestWork that was read.
 func (d *Deliverer) Delete(ctx context.Context, work *workv1.ManifestWork) error {
-	err := d.Works.ManifestWorks(work.Namespace).Delete(ctx, work.Name, metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{UID: &work.UID},
-	})
+	err := d.Works.ManifestWorks(work.Namespace).Delete(ctx, work.Name, *metav1.NewPreconditionDeleteOptions(string(work.UID)))
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -1,7 +1,6 @@
 package permissions
 
 import (
-	"sync"
 	"time"
 
 	"k8s.io/component-base/metrics"
@@ -21,10 +20,9 @@ var deliveryDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
 	StabilityLevel: metrics.ALPHA,
 }, []string{"source", "result"})
 
-var registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(deliveryDuration) })
+func init() { legacyregistry.MustRegister(deliveryDuration) }
 
 func observeDelivery(source string, started time.Time, err error) {
-	registerMetrics()
 	result := "success"
 	if err != nil {
 		result = "error"

@@ -124,7 +124,7 @@ func (s *Sources) hubRoles(ctx context.Context, permission *rbacv1alpha1.Cluster
 	return roles, nil
 }
 
-func (s *Sources) rules(ctx context.Context, key render.HubRoleKey, ask bool) ([]rbacv1.PolicyRule, error) {
+func (s *Sources) rules(ctx context.Context, key render.ObjectKey, ask bool) ([]rbacv1.PolicyRule, error) {
 	if key.Namespace == "" {
 		role, err := s.CachedClusterRoles.Get(key.Name)
 		if err != nil && ask {

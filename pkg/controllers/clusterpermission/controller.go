@@ -20,9 +20,6 @@ import (
 	clusterinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster/v1"
 	rbacinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/rbac/v1alpha1"
 	workinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/work/v1"
-	clusterlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1"
-	rbaclisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/rbac/v1alpha1"
-	worklisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/permissions"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
@@ -33,12 +30,8 @@ import (
 // runs on one replica at a time.
 type Controller struct {
 	reconcile.Loop
-	deliverer       *permissions.Deliverer
-	permissions     rbaclisters.ClusterPermissionLister
-	permissionIndex cache.Indexer
-	works           worklisters.ManifestWorkLister
-	workIndex       cache.Indexer
-	clusters        clusterlisters.ManagedClusterLister
+	Informers
+	deliverer *permissions.Deliverer
 }
 
 // namespaceDelay batches changes of namespaces: many may come at once and concern the same
@@ -63,14 +56,7 @@ type Informers struct {
 
 // NewController returns a Controller.
 func NewController(deliverer *permissions.Deliverer, from Informers) (*Controller, error) {
-	c := &Controller{
-		deliverer:       deliverer,
-		permissions:     from.Permissions.Lister(),
-		permissionIndex: from.Permissions.Informer().GetIndexer(),
-		works:           from.Works.Lister(),
-		workIndex:       from.Works.Informer().GetIndexer(),
-		clusters:        from.Clusters.Lister(),
-	}
+	c := &Controller{Informers: from, deliverer: deliverer}
 	// Informers on which only some ClusterPermissions depend are MaybeAbsent: if the hub denies
 	// access to them, other ClusterPermissions do not wait. Objects that are not cached are read
 	// from the API server.
@@ -82,7 +68,7 @@ func NewController(deliverer *permissions.Deliverer, from Informers) (*Controlle
 			{Informer: from.Permissions.Informer(), Keys: reconcile.Own},
 			{Informer: from.Works.Informer(), Keys: reconcile.Keys(ownerKeys)},
 			{Informer: from.Clusters.Informer(), Keys: reconcile.Keys(c.clusterKeys), Ignore: reconcile.Always},
-			{Informer: from.Accounts.Informer(), Keys: reconcile.Keys(c.accountKeys), MaybeAbsent: from.NoAccounts},
+			{Informer: from.Accounts.Informer(), Keys: reconcile.Keys(c.accountKeys), Ignore: reconcile.Same(sameAccount), MaybeAbsent: from.NoAccounts},
 			{Informer: from.Addons, Keys: reconcile.Keys(c.addonKeys), MaybeAbsent: true, OnceKnown: c.allKeys},
 			{Informer: from.Roles.Informer(), Keys: c.roleKeys, MaybeAbsent: true},
 			{Informer: from.ClusterRoles.Informer(), Keys: c.roleKeys, MaybeAbsent: true},
@@ -108,7 +94,7 @@ func controllingPermission(work *workv1.ManifestWork) *metav1.OwnerReference {
 }
 
 func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (time.Duration, error) {
-	permission, err := reconcile.OrNil(c.permissions.ClusterPermissions(name.Namespace).Get(name.Name))
+	permission, err := reconcile.OrNil(c.Permissions.Lister().ClusterPermissions(name.Namespace).Get(name.Name))
 	if err != nil {
 		return 0, err
 	}
@@ -119,11 +105,11 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (time
 		return 0, nil
 	}
 
-	cluster, err := reconcile.OrNil(c.clusters.Get(permission.Namespace))
+	cluster, err := reconcile.OrNil(c.Clusters.Lister().Get(permission.Namespace))
 	if err != nil {
 		return 0, err
 	}
-	known, err := reconcile.OrNil(c.works.ManifestWorks(permission.Namespace).Get(render.WorkName(permission)))
+	known, err := reconcile.OrNil(c.Works.Lister().ManifestWorks(permission.Namespace).Get(render.WorkName(permission)))
 	if err != nil {
 		return 0, err
 	}
@@ -146,14 +132,14 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (time
 
 // removed reports whether a ClusterPermission is deleted. A revocation has priority over rendering.
 func (c *Controller) removed(name cache.ObjectName) bool {
-	permission, err := c.permissions.ClusterPermissions(name.Namespace).Get(name.Name)
+	permission, err := c.Permissions.Lister().ClusterPermissions(name.Namespace).Get(name.Name)
 	return apierrors.IsNotFound(err) || err == nil && permission.DeletionTimestamp != nil
 }
 
 // removeOrphans deletes ManifestWorks whose ClusterPermission no longer exists. It is faster than the
 // garbage collector of the hub, which does not run on every hub.
 func (c *Controller) removeOrphans(ctx context.Context, name cache.ObjectName, permission *rbacv1alpha1.ClusterPermission) error {
-	for _, work := range reconcile.Indexed[*workv1.ManifestWork](c.workIndex, byOwner, name.String()) {
+	for _, work := range reconcile.Indexed[*workv1.ManifestWork](c.Works.Informer().GetIndexer(), byOwner, name.String()) {
 		owner := controllingPermission(work)
 		if work.DeletionTimestamp != nil || permission != nil && owner.UID == permission.UID {
 			continue
@@ -182,8 +168,5 @@ func (c *Controller) updateStatus(ctx context.Context, permission *rbacv1alpha1.
 	update := permission.DeepCopy()
 	update.Status = status
 	_, err := c.deliverer.Permissions.ClusterPermissions(permission.Namespace).UpdateStatus(ctx, update, metav1.UpdateOptions{})
-	if reconcile.Outdated(err) {
-		return nil
-	}
-	return err
+	return reconcile.IgnoreOutdated(err)
 }

@@ -8,12 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
 
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
 )
@@ -56,7 +56,7 @@ var permissionIndexers = cache.Indexers{
 
 // indexed returns the ClusterPermissions under a value of an index.
 func (c *Controller) indexed(index, value string) []*rbacv1alpha1.ClusterPermission {
-	return reconcile.Indexed[*rbacv1alpha1.ClusterPermission](c.permissionIndex, index, value)
+	return reconcile.Indexed[*rbacv1alpha1.ClusterPermission](c.Permissions.Informer().GetIndexer(), index, value)
 }
 
 // ownerKeys returns the ClusterPermission that controls a ManifestWork.
@@ -70,15 +70,7 @@ func ownerKeys(work *workv1.ManifestWork) []cache.ObjectName {
 
 // clusterKeys returns the ClusterPermissions for a ManagedCluster.
 func (c *Controller) clusterKeys(cluster metav1.Object) []cache.ObjectName {
-	return keysOf(c.permissions.ClusterPermissions(cluster.GetName()).List(labels.Everything()))
-}
-
-func keysOf(permissions []*rbacv1alpha1.ClusterPermission, err error) []cache.ObjectName {
-	if err != nil {
-		utilruntime.HandleError(err)
-		return nil
-	}
-	return reconcile.Names(permissions)
+	return reconcile.Listed(c.Permissions.Lister().ClusterPermissions(cluster.GetName()).List(labels.Everything()))
 }
 
 // accountKeys returns the ClusterPermissions that name an account.
@@ -86,24 +78,32 @@ func (c *Controller) accountKeys(account *authenticationv1beta1.ManagedServiceAc
 	return reconcile.Names(c.indexed(byAccount, cache.MetaObjectToName(account).String()))
 }
 
+// sameAccount reports whether an update of an account keeps its ServiceAccount on the managed cluster, with every agent.
+func sameAccount(a, b *authenticationv1beta1.ManagedServiceAccount) bool {
+	noAgent := render.PublicAgent{Absent: "none"}
+	before, absentBefore := render.ServiceAccount(a, noAgent)
+	after, absentAfter := render.ServiceAccount(b, noAgent)
+	return before == after && absentBefore == absentAfter
+}
+
 // addonKeys returns the ClusterPermissions for the cluster of an add-on.
 func (c *Controller) addonKeys(addon metav1.Object) []cache.ObjectName {
-	return keysOf(c.permissions.ClusterPermissions(addon.GetNamespace()).List(labels.Everything()))
+	return reconcile.Listed(c.Permissions.Lister().ClusterPermissions(addon.GetNamespace()).List(labels.Everything()))
 }
 
 // allKeys returns all ClusterPermissions. When all add-ons are cached, the clusters without the add-on are known.
 func (c *Controller) allKeys() []cache.ObjectName {
-	return keysOf(c.permissions.List(labels.Everything()))
+	return reconcile.Listed(c.Permissions.Lister().List(labels.Everything()))
 }
 
 // roleKeys returns the ClusterPermissions that refer to a hub role.
 func (c *Controller) roleKeys(obj any) []cache.ObjectName {
-	var key render.HubRoleKey
+	var key render.ObjectKey
 	switch role := obj.(type) {
 	case *rbacv1.ClusterRole:
-		key = render.HubRoleKey{Kind: kindClusterRole, Name: role.Name}
+		key = render.ObjectKey{Kind: rbac.KindClusterRole, Name: role.Name}
 	case *rbacv1.Role:
-		key = render.HubRoleKey{Kind: kindRole, Namespace: role.Namespace, Name: role.Name}
+		key = render.ObjectKey{Kind: rbac.KindRole, Namespace: role.Namespace, Name: role.Name}
 	default:
 		return nil
 	}

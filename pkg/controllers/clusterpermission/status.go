@@ -11,6 +11,7 @@ import (
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/permissions"
+	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
 )
 
@@ -312,7 +313,7 @@ func hint(work *workv1.ManifestWork) string {
 // it lists only those that are rendered, or were before.
 func resourceStatus(old *rbacv1alpha1.ResourceStatus, generation int64, seen observation) *rbacv1alpha1.ResourceStatus {
 	before := conditionsBefore(old)
-	rendered := map[permissions.ObjectKey]bool{}
+	rendered := map[render.ObjectKey]bool{}
 	if seen.result.Work != nil {
 		for _, d := range permissions.Objects(seen.result.Work) {
 			rendered[d.ObjectKey] = true
@@ -329,42 +330,35 @@ func resourceStatus(old *rbacv1alpha1.ResourceStatus, generation int64, seen obs
 		clusterScoped := rbacv1alpha1.ClusterScopedResourceStatus{Name: d.Name, Conditions: conditions}
 		namespaced := rbacv1alpha1.NamespacedResourceStatus{Name: d.Name, Namespace: d.Namespace, Conditions: conditions}
 		switch d.Kind {
-		case kindClusterRole:
+		case rbac.KindClusterRole:
 			out.ClusterRoles = append(out.ClusterRoles, clusterScoped)
-		case kindClusterRoleBinding:
+		case rbac.KindClusterRoleBinding:
 			out.ClusterRoleBindings = append(out.ClusterRoleBindings, clusterScoped)
-		case kindRole:
+		case rbac.KindRole:
 			out.Roles = append(out.Roles, namespaced)
-		case kindRoleBinding:
+		case rbac.KindRoleBinding:
 			out.RoleBindings = append(out.RoleBindings, namespaced)
 		}
 	}
 	return out
 }
 
-const (
-	kindClusterRole        = "ClusterRole"
-	kindClusterRoleBinding = "ClusterRoleBinding"
-	kindRole               = "Role"
-	kindRoleBinding        = "RoleBinding"
-)
-
 // conditionsBefore returns the conditions of each object in a status.
-func conditionsBefore(old *rbacv1alpha1.ResourceStatus) map[permissions.ObjectKey][]metav1.Condition {
-	before := map[permissions.ObjectKey][]metav1.Condition{}
+func conditionsBefore(old *rbacv1alpha1.ResourceStatus) map[render.ObjectKey][]metav1.Condition {
+	before := map[render.ObjectKey][]metav1.Condition{}
 	if old == nil {
 		return before
 	}
 	for kind, objects := range map[string][]rbacv1alpha1.ClusterScopedResourceStatus{
-		kindClusterRole: old.ClusterRoles, kindClusterRoleBinding: old.ClusterRoleBindings,
+		rbac.KindClusterRole: old.ClusterRoles, rbac.KindClusterRoleBinding: old.ClusterRoleBindings,
 	} {
 		for _, o := range objects {
-			before[permissions.ObjectKey{Kind: kind, Name: o.Name}] = o.Conditions
+			before[render.ObjectKey{Kind: kind, Name: o.Name}] = o.Conditions
 		}
 	}
-	for kind, objects := range map[string][]rbacv1alpha1.NamespacedResourceStatus{kindRole: old.Roles, kindRoleBinding: old.RoleBindings} {
+	for kind, objects := range map[string][]rbacv1alpha1.NamespacedResourceStatus{rbac.KindRole: old.Roles, rbac.KindRoleBinding: old.RoleBindings} {
 		for _, o := range objects {
-			before[permissions.ObjectKey{Kind: kind, Namespace: o.Namespace, Name: o.Name}] = o.Conditions
+			before[render.ObjectKey{Kind: kind, Namespace: o.Namespace, Name: o.Name}] = o.Conditions
 		}
 	}
 	return before
@@ -399,7 +393,7 @@ func setRolesExist(set setter, status *rbacv1alpha1.ClusterPermissionStatus, spe
 	}
 	missing := map[string][]string{}
 	for _, d := range permissions.Objects(work) {
-		if d.Kind != kindRole && d.Kind != kindClusterRole || meta.IsStatusConditionTrue(d.Conditions, workv1.WorkAvailable) {
+		if d.Kind != rbac.KindRole && d.Kind != rbac.KindClusterRole || meta.IsStatusConditionTrue(d.Conditions, workv1.WorkAvailable) {
 			continue
 		}
 		name := d.Name
@@ -409,8 +403,8 @@ func setRolesExist(set setter, status *rbacv1alpha1.ClusterPermissionStatus, spe
 		missing[d.Kind] = append(missing[d.Kind], name)
 	}
 	for _, check := range []struct{ kind, condition, found, notFound, what string }{
-		{kindRole, conditionValidateRolesExist, reasonAllRolesFound, reasonRolesNotFound, "roles"},
-		{kindClusterRole, conditionValidateClusterRolesExist, reasonAllClusterRolesFound, reasonClusterRolesNotFound, "cluster roles"},
+		{rbac.KindRole, conditionValidateRolesExist, reasonAllRolesFound, reasonRolesNotFound, "roles"},
+		{rbac.KindClusterRole, conditionValidateClusterRolesExist, reasonAllClusterRolesFound, reasonClusterRolesNotFound, "cluster roles"},
 	} {
 		if names := missing[check.kind]; len(names) > 0 {
 			set(check.condition, metav1.ConditionFalse, check.notFound,

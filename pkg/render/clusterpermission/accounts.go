@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
@@ -90,4 +92,18 @@ func (r *renderer) account(of rbacv1.Subject) (delivered subject, absent string)
 	}
 	name, absent := ServiceAccount(account, r.in.PublicAgent)
 	return subject{Kind: rbacv1.ServiceAccountKind, Namespace: name.Namespace, Name: name.Name}, absent
+}
+
+// LargestAccounts returns accounts for which the rendered ManifestWork has its maximum size.
+// If a ClusterPermission renders with them, it also renders with the reported accounts.
+func LargestAccounts(cp *v1alpha1.ClusterPermission) Accounts {
+	accounts := Accounts{}
+	for _, name := range AccountNames(cp) {
+		account := &authenticationv1beta1.ManagedServiceAccount{}
+		account.Status.ServiceAccountRef = &authenticationv1beta1.ServiceAccountReference{
+			Namespace: strings.Repeat("n", validation.DNS1123LabelMaxLength), Name: name,
+		}
+		accounts[name] = account
+	}
+	return accounts
 }

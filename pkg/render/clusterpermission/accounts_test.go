@@ -12,6 +12,28 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 )
 
+// An accepted ClusterPermission must not exceed the limit when the agent reports the accounts.
+func TestLargestAccounts(t *testing.T) {
+	for _, file := range []string{"managedserviceaccount", "managedserviceaccount-absent"} {
+		cp := load(t, "testdata/"+file+".yaml")
+		var sizes []int
+		for _, accounts := range []Accounts{nil, loadAccounts(t), LargestAccounts(cp)} {
+			result, errs := Render(cp, Inputs{Accounts: accounts})
+			if len(errs) > 0 {
+				t.Fatal(errs.ToAggregate())
+			}
+			size := 0
+			for _, manifest := range result.Work.Spec.Workload.Manifests {
+				size += len(manifest.Raw)
+			}
+			sizes = append(sizes, size)
+		}
+		if !slices.IsSorted(sizes) || sizes[0] == sizes[2] {
+			t.Errorf("%s: size = %d bytes without accounts, %d with accounts, want at most %d", file, sizes[0], sizes[1], sizes[2])
+		}
+	}
+}
+
 func TestAccountNames(t *testing.T) {
 	account := func(name string) rbacv1.Subject {
 		return rbacv1.Subject{APIGroup: v1alpha1.ManagedServiceAccountGroup, Kind: v1alpha1.ManagedServiceAccountKind, Name: name}

@@ -22,8 +22,8 @@ func TestEncodeKeepsEveryField(t *testing.T) {
 	fill.Fill(&filledSubject)
 	fill.Fill(roleRef)
 
-	role := newObject(objectKey{kind: kindRole, namespace: "default", name: "p"}, nil, newRules([]rbacv1.PolicyRule{filled}))
-	binding := newObject(objectKey{kind: kindRoleBinding, namespace: "default", name: "p"}, roleRef, newSubjects([]subject{newSubject(filledSubject)}))
+	role := newObject(ObjectKey{Kind: kindRole, Namespace: "default", Name: "p"}, nil, newRules([]rbacv1.PolicyRule{filled}))
+	binding := newObject(ObjectKey{Kind: kindRoleBinding, Namespace: "default", Name: "p"}, roleRef, newSubjects([]subject{newSubject(filledSubject)}))
 	var gotRole rbacv1.Role
 	var gotBinding rbacv1.RoleBinding
 	for obj, got := range map[*object]metav1.Object{role: &gotRole, binding: &gotBinding} {

@@ -78,14 +78,14 @@ type rbacObject struct {
 // namespaces, or reported as undelivered.
 func checkGranted(t *testing.T, cp *v1alpha1.ClusterPermission, in Inputs, result *Result) {
 	t.Helper()
-	delivered := map[objectKey]rbacObject{}
+	delivered := map[ObjectKey]rbacObject{}
 	if result.Work != nil {
 		for _, m := range result.Work.Spec.Workload.Manifests {
 			var obj rbacObject
 			if err := json.Unmarshal(m.Raw, &obj); err != nil {
 				t.Fatal(err)
 			}
-			delivered[objectKey{obj.Kind, obj.Namespace, obj.Name}] = obj
+			delivered[ObjectKey{obj.Kind, obj.Namespace, obj.Name}] = obj
 		}
 	}
 	checkRules(t, cp, in, result, delivered)
@@ -98,27 +98,27 @@ func reported(result *Result, path, about string) bool {
 	})
 }
 
-func checkRules(t *testing.T, cp *v1alpha1.ClusterPermission, in Inputs, result *Result, delivered map[objectKey]rbacObject) {
+func checkRules(t *testing.T, cp *v1alpha1.ClusterPermission, in Inputs, result *Result, delivered map[ObjectKey]rbacObject) {
 	t.Helper()
-	wantRules := map[objectKey][]rbacv1.PolicyRule{}
+	wantRules := map[ObjectKey][]rbacv1.PolicyRule{}
 	for i, role := range ptr.Deref(cp.Spec.Roles, nil) {
 		namespaces := wantNamespaces(t, role.Namespace, role.NamespaceSelector, in)
 		if path := specPath.Child("roles").Index(i).String(); len(namespaces) == 0 && !reported(result, path, "namespace") {
 			t.Errorf("Undelivered = %v, want it to contain %s, which matches no namespace", result.Undelivered, path)
 		}
 		for _, namespace := range namespaces {
-			key := objectKey{kindRole, namespace, cp.Name}
+			key := ObjectKey{kindRole, namespace, cp.Name}
 			wantRules[key] = append(wantRules[key], role.Rules...)
 		}
 	}
 	for i, ref := range ptr.Deref(cp.Spec.RoleRefs, nil) {
-		key := hubRoleKey(ref)
+		key := ObjectKey{ref.Kind, ref.Namespace, ref.Name}
 		rules, found := in.HubRoles[key]
 		if path := specPath.Child("roleRefs").Index(i).String(); !found && !reported(result, path, key.String()) {
 			t.Errorf("Undelivered = %v, want it to contain %s, which refers to a missing object", result.Undelivered, path)
 		}
 		if found {
-			wantRules[key.object()] = append(wantRules[key.object()], rules...)
+			wantRules[key] = append(wantRules[key], rules...)
 		}
 	}
 	for key, want := range wantRules {
@@ -128,7 +128,7 @@ func checkRules(t *testing.T, cp *v1alpha1.ClusterPermission, in Inputs, result 
 	}
 }
 
-func checkBindings(t *testing.T, cp *v1alpha1.ClusterPermission, in Inputs, result *Result, delivered map[objectKey]rbacObject) {
+func checkBindings(t *testing.T, cp *v1alpha1.ClusterPermission, in Inputs, result *Result, delivered map[ObjectKey]rbacObject) {
 	t.Helper()
 	for i, binding := range ptr.Deref(cp.Spec.RoleBindings, nil) {
 		path := specPath.Child("roleBindings").Index(i).String()
@@ -138,7 +138,7 @@ func checkBindings(t *testing.T, cp *v1alpha1.ClusterPermission, in Inputs, resu
 			t.Errorf("Undelivered = %v, want it to contain %s, which matches no namespace", result.Undelivered, path)
 		}
 		for _, namespace := range namespaces {
-			got := delivered[objectKey{kindRoleBinding, namespace, name}]
+			got := delivered[ObjectKey{kindRoleBinding, namespace, name}]
 			undelivered := reported(result, path, namespace) || reported(result, path, "no subject")
 			sameRole := got.RoleRef.Kind == binding.RoleRef.Kind && got.RoleRef.Name == roleName
 			if undelivered == sameRole && !reported(result, path, "no subject") {
@@ -325,7 +325,7 @@ func (g generator) inputs() Inputs {
 			in.Namespaces = append(in.Namespaces, namespace)
 		}
 	}
-	for _, key := range []HubRoleKey{{kindClusterRole, "", "p"}, {kindClusterRole, "", "view"}, {kindRole, "ns-a", "p"}, {kindRole, "ns-b", "p"}, {kindRole, "ns-a", "view"}} {
+	for _, key := range []ObjectKey{{kindClusterRole, "", "p"}, {kindClusterRole, "", "view"}, {kindRole, "ns-a", "p"}, {kindRole, "ns-b", "p"}, {kindRole, "ns-a", "view"}} {
 		if g.IntN(4) > 0 {
 			in.HubRoles[key] = g.rules()
 		}

@@ -185,7 +185,7 @@ func loadHubRoles(t testing.TB) HubRoles {
 		if err := yaml.UnmarshalStrict(document, &role); err != nil {
 			t.Fatal(err)
 		}
-		roles[HubRoleKey{Kind: role.Kind, Namespace: role.Namespace, Name: role.Name}] = role.Rules
+		roles[ObjectKey{Kind: role.Kind, Namespace: role.Namespace, Name: role.Name}] = role.Rules
 	}
 }
 

@@ -75,7 +75,8 @@ func (r *renderer) namespaces(namespace string, selector *metav1.LabelSelector, 
 func (r *renderer) selected(labelSelector *metav1.LabelSelector, fldPath *field.Path) []string {
 	selector, err := metav1.LabelSelectorAsSelector(labelSelector)
 	if err != nil {
-		return nil // validation rejects it
+		r.leaveOut(fldPath, err.Error()) // validation rejects it
+		return nil
 	}
 	if !r.in.NamespacesKnown {
 		r.result.WaitingForNamespaces = true

@@ -17,13 +17,20 @@ const (
 // them, cluster-scoped objects before namespaced ones.
 var kindsInOrder = []string{kindClusterRole, kindClusterRoleBinding, kindRole, kindRoleBinding}
 
-type objectKey struct {
-	kind, namespace, name string
+// ObjectKey identifies a role or a binding. The Namespace of a cluster-scoped object is empty.
+type ObjectKey struct{ Kind, Namespace, Name string }
+
+// String returns, for example, "ClusterRole x" or "Role ns/x".
+func (k ObjectKey) String() string {
+	if k.Namespace == "" {
+		return k.Kind + " " + k.Name
+	}
+	return k.Kind + " " + k.Namespace + "/" + k.Name
 }
 
 // object is a role or binding to deliver.
 type object struct {
-	objectKey
+	ObjectKey
 	// roleRef is set for bindings.
 	roleRef *rbacv1.RoleRef
 	// head is the manifest without its content.
@@ -32,14 +39,14 @@ type object struct {
 	content *content
 }
 
-func newObject(key objectKey, roleRef *rbacv1.RoleRef, content *content) *object {
+func newObject(key ObjectKey, roleRef *rbacv1.RoleRef, content *content) *object {
 	head := encode(manifest{
 		APIVersion: rbacv1.SchemeGroupVersion.String(),
-		Kind:       key.kind,
-		Metadata:   metadata{Name: key.name, Namespace: key.namespace},
+		Kind:       key.Kind,
+		Metadata:   metadata{Name: key.Name, Namespace: key.Namespace},
 		RoleRef:    roleRef,
 	})
-	return &object{objectKey: key, roleRef: roleRef, head: head, content: content}
+	return &object{ObjectKey: key, roleRef: roleRef, head: head, content: content}
 }
 
 func (o *object) sizeBytes() int64 {
@@ -58,55 +65,43 @@ func (o *object) manifest() []byte {
 	return slices.Concat(o.head[:end], o.content.encode(), o.head[end:])
 }
 
-// objects contains unique roles and bindings. Objects of one kind keep the order in
-// which they were added.
-type objects struct {
-	byKey  map[objectKey]*object
-	byKind map[string][]*object
-	budget *budget
-}
-
-func newObjects(budget *budget) objects {
-	return objects{byKey: map[objectKey]*object{}, byKind: map[string][]*object{}, budget: budget}
-}
-
 // add adds a role or binding, or merges the rules or subjects into an existing one. All
 // parts of a binding must have the same roleRef. It does nothing once the budget is exceeded.
-func (o objects) add(key objectKey, roleRef *rbacv1.RoleRef, part *content) {
-	if o.budget.exceeded() {
+func (r *renderer) add(key ObjectKey, roleRef *rbacv1.RoleRef, part *content) {
+	if r.budget.exceeded() {
 		return
 	}
-	if known := o.byKey[key]; known != nil {
+	if known := r.byKey[key]; known != nil {
 		known.content = known.content.with(part)
 		return
 	}
 	added := newObject(key, roleRef, part)
-	o.byKey[key] = added
-	o.byKind[key.kind] = append(o.byKind[key.kind], added)
-	o.budget.bytes += added.sizeBytes()
+	r.byKey[key] = added
+	r.byKind[key.Kind] = append(r.byKind[key.Kind], added)
+	r.budget.bytes += added.sizeBytes()
 }
 
 // inOrder returns all objects in the order of the manifests.
-func (o objects) inOrder() []*object {
-	out := make([]*object, 0, len(o.byKey))
+func (r *renderer) inOrder() []*object {
+	out := make([]*object, 0, len(r.byKey))
 	for _, kind := range kindsInOrder {
-		out = append(out, o.byKind[kind]...)
+		out = append(out, r.byKind[kind]...)
 	}
 	return out
 }
 
 // missingRoles returns the roles that bindings refer to and that are not among the
 // objects, without duplicates, in the order of the bindings.
-func (o objects) missingRoles() []objectKey {
-	var out []objectKey
-	listed := map[objectKey]bool{}
+func (r *renderer) missingRoles() []ObjectKey {
+	var out []ObjectKey
+	listed := map[ObjectKey]bool{}
 	for _, kind := range []string{kindClusterRoleBinding, kindRoleBinding} {
-		for _, binding := range o.byKind[kind] {
-			role := objectKey{kind: binding.roleRef.Kind, name: binding.roleRef.Name}
-			if role.kind == kindRole {
-				role.namespace = binding.namespace
+		for _, binding := range r.byKind[kind] {
+			role := ObjectKey{Kind: binding.roleRef.Kind, Name: binding.roleRef.Name}
+			if role.Kind == kindRole {
+				role.Namespace = binding.Namespace
 			}
-			if o.byKey[role] == nil && !listed[role] {
+			if r.byKey[role] == nil && !listed[role] {
 				listed[role] = true
 				out = append(out, role)
 			}

@@ -2,6 +2,7 @@ package clusterpermission
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -18,34 +19,36 @@ var specPath = field.NewPath("spec")
 
 // renderer collects the objects of one ClusterPermission in one pass through its spec.
 type renderer struct {
-	cp      *v1alpha1.ClusterPermission
-	in      *Inputs
-	budget  *budget
-	objects objects
+	cp     *v1alpha1.ClusterPermission
+	in     *Inputs
+	budget budget
+	// byKey contains the objects, and byKind those of each kind in the order in which they were added.
+	byKey  map[ObjectKey]*object
+	byKind map[string][]*object
 	// selections caches the sorted names of the namespaces that a selector matches.
 	selections map[string][]string
-	// names contains the parts of the spec that define RoleBindings.
-	names map[objectKey]claim
+	// names contains the parts of the spec that define bindings.
+	names map[ObjectKey]claim
 	// absent contains, by name, the reasons why accounts have no ServiceAccount.
 	absent map[string]string
 	result *Result
 }
 
-// claim is the part of the spec that defines a RoleBinding.
+// claim is the part of the spec that defines a binding.
 type claim struct {
 	path    string
 	roleRef rbacv1.RoleRef
 }
 
 func newRenderer(cp *v1alpha1.ClusterPermission, in *Inputs) *renderer {
-	budget := &budget{limitBytes: in.SizeLimitBytes}
 	return &renderer{
 		cp:         cp,
 		in:         in,
-		budget:     budget,
-		objects:    newObjects(budget),
+		budget:     budget{limitBytes: in.SizeLimitBytes},
+		byKey:      map[ObjectKey]*object{},
+		byKind:     map[string][]*object{},
 		selections: map[string][]string{},
-		names:      map[objectKey]claim{},
+		names:      map[ObjectKey]claim{},
 		absent:     map[string]string{},
 		result:     &Result{},
 	}
@@ -53,8 +56,8 @@ func newRenderer(cp *v1alpha1.ClusterPermission, in *Inputs) *renderer {
 
 func (r *renderer) collect(spec *v1alpha1.ClusterPermissionSpec) {
 	if spec.ClusterRole != nil {
-		key := objectKey{kind: kindClusterRole, name: r.cp.Name}
-		r.objects.add(key, nil, newRules(spec.ClusterRole.Rules))
+		key := ObjectKey{Kind: kindClusterRole, Name: r.cp.Name}
+		r.add(key, nil, newRules(spec.ClusterRole.Rules))
 	}
 	if spec.ClusterRoleBinding != nil {
 		r.clusterRoleBinding(spec.ClusterRoleBinding, specPath.Child("clusterRoleBinding"))
@@ -82,17 +85,23 @@ func (r *renderer) clusterRoleBinding(binding *v1alpha1.ClusterRoleBinding, fldP
 	if ref := binding.RoleRef; ref != nil {
 		roleRef = *ref
 	}
-	key := objectKey{kind: kindClusterRoleBinding, name: r.nameOr(binding.Name)}
+	key := ObjectKey{Kind: kindClusterRoleBinding, Name: r.nameOr(binding.Name)}
+	// Validation rejects two bindings of one name.
+	if holder, claimed := r.names[key]; claimed && holder.roleRef != roleRef {
+		r.leaveOut(fldPath, fmt.Sprintf("ClusterRoleBinding %s conflicts with %s", key.Name, holder.path))
+		return
+	}
+	r.names[key] = claim{path: fldPath.String(), roleRef: roleRef}
 	if subjects := r.subjects(binding.Subject, binding.Subjects, fldPath); len(subjects) > 0 {
-		r.objects.add(key, &roleRef, newSubjects(subjects))
+		r.add(key, &roleRef, newSubjects(subjects))
 	}
 }
 
 func (r *renderer) role(role *v1alpha1.Role, fldPath *field.Path) {
 	rules := newRules(role.Rules)
 	for _, namespace := range r.namespaces(role.Namespace, role.NamespaceSelector, fldPath) {
-		key := objectKey{kind: kindRole, namespace: namespace, name: r.cp.Name}
-		r.objects.add(key, nil, rules)
+		key := ObjectKey{Kind: kindRole, Namespace: namespace, Name: r.cp.Name}
+		r.add(key, nil, rules)
 	}
 }
 
@@ -102,10 +111,10 @@ func (r *renderer) manifests(validate bool) (workv1.ManifestsTemplate, []workv1.
 	if r.budget.exceeded() {
 		return workv1.ManifestsTemplate{}, nil
 	}
-	objects := r.objects.inOrder()
+	objects := r.inOrder()
 	var configs []workv1.ManifestConfigOption
 	if validate {
-		for _, key := range r.objects.missingRoles() {
+		for _, key := range r.missingRoles() {
 			objects = append(objects, newObject(key, nil, nil))
 			configs = append(configs, readOnly(key))
 		}
@@ -135,10 +144,10 @@ func (r *renderer) afford(obj *object) bool {
 	return !r.budget.exceeded()
 }
 
-func readOnly(role objectKey) workv1.ManifestConfigOption {
-	id := workv1.ResourceIdentifier{Group: new(rbacv1.GroupName), Resource: "clusterroles", Name: role.name}
-	if role.kind == kindRole {
-		id.Resource, id.Namespace = "roles", &role.namespace
+func readOnly(role ObjectKey) workv1.ManifestConfigOption {
+	id := workv1.ResourceIdentifier{Group: new(rbacv1.GroupName), Resource: "clusterroles", Name: role.Name}
+	if role.Kind == kindRole {
+		id.Resource, id.Namespace = "roles", &role.Namespace
 	}
 	return workv1.ManifestConfigOption{
 		ResourceIdentifier: id,

@@ -29,7 +29,7 @@ func (r *renderer) claimBindings(bindings []v1alpha1.RoleBinding) {
 		if binding.NamespaceSelector != nil {
 			continue
 		}
-		key := objectKey{kind: kindRoleBinding, namespace: binding.Namespace, name: r.nameOr(binding.Name)}
+		key := ObjectKey{Kind: kindRoleBinding, Namespace: binding.Namespace, Name: r.nameOr(binding.Name)}
 		if _, claimed := r.names[key]; !claimed {
 			r.names[key] = claim{path: specPath.Child("roleBindings").Index(i).String(), roleRef: r.roleRef(binding.RoleRef)}
 		}
@@ -44,7 +44,7 @@ func (r *renderer) roleBinding(binding *v1alpha1.RoleBinding, fldPath *field.Pat
 	own := claim{path: fldPath.String(), roleRef: r.roleRef(binding.RoleRef)}
 	var found conflicts
 	for _, namespace := range namespaces {
-		key := objectKey{kind: kindRoleBinding, namespace: namespace, name: r.nameOr(binding.Name)}
+		key := ObjectKey{Kind: kindRoleBinding, Namespace: namespace, Name: r.nameOr(binding.Name)}
 		// A binding without subjects reserves its name too: accounts may appear later, and
 		// the roleRef of a binding is immutable.
 		holder, claimed := r.names[key]
@@ -56,7 +56,7 @@ func (r *renderer) roleBinding(binding *v1alpha1.RoleBinding, fldPath *field.Pat
 			continue
 		}
 		if len(subjects) > 0 {
-			r.objects.add(key, &own.roleRef, content)
+			r.add(key, &own.roleRef, content)
 		}
 	}
 	for _, reason := range found.reasons(r.nameOr(binding.Name)) {
@@ -74,58 +74,46 @@ func (r *renderer) roleRef(ref v1alpha1.RoleRef) rbacv1.RoleRef {
 	}
 }
 
-// conflict is another part of the spec that defines a RoleBinding of the same name for
-// another role in some namespaces.
-type conflict struct {
-	holder     claim
-	namespaces []string
-}
-
-// conflicts contains conflicts in the order in which they were added.
+// conflicts contains the other parts of the spec that define a RoleBinding of the same name for another role.
 type conflicts struct {
-	inOrder  []*conflict
-	byHolder map[claim]*conflict
+	holders []claim
+	// namespaces contains the namespaces with a conflict with each holder.
+	namespaces map[claim][]string
 	// more is the number of namespaces with conflicts beyond maxConflicts.
 	more int
 }
 
 func (c *conflicts) add(holder claim, namespace string) {
-	known := c.byHolder[holder]
-	if known == nil {
-		if len(c.inOrder) == maxConflicts {
+	if c.namespaces[holder] == nil {
+		if len(c.holders) == maxConflicts {
 			c.more++
 			return
 		}
-		if c.byHolder == nil {
-			c.byHolder = map[claim]*conflict{}
-		}
-		known = &conflict{holder: holder}
-		c.byHolder[holder] = known
-		c.inOrder = append(c.inOrder, known)
+		c.holders = append(c.holders, holder)
 	}
-	known.namespaces = append(known.namespaces, namespace)
+	if c.namespaces == nil {
+		c.namespaces = map[claim][]string{}
+	}
+	c.namespaces[holder] = append(c.namespaces[holder], namespace)
 }
 
 // reasons describes the conflicts of the RoleBinding of a name.
 func (c *conflicts) reasons(name string) []string {
 	var out []string
-	for _, conflict := range c.inOrder {
-		out = append(out, conflict.reason(name))
+	for _, holder := range c.holders {
+		namespaces := c.namespaces[holder]
+		in := "namespace " + namespaces[0]
+		switch more := len(namespaces) - namesInReason; {
+		case more > 0:
+			in = fmt.Sprintf("namespaces %s and %d more", strings.Join(namespaces[:namesInReason], ", "), more)
+		case len(namespaces) > 1:
+			in = "namespaces " + strings.Join(namespaces, ", ")
+		}
+		out = append(out, fmt.Sprintf("RoleBinding %s in %s conflicts with %s, which binds %s %s",
+			name, in, holder.path, holder.roleRef.Kind, holder.roleRef.Name))
 	}
 	if c.more > 0 {
 		out = append(out, fmt.Sprintf("RoleBinding %s in %d more namespaces conflicts with other parts of the spec", name, c.more))
 	}
 	return out
-}
-
-func (c *conflict) reason(name string) string {
-	in := "namespace " + c.namespaces[0]
-	switch more := len(c.namespaces) - namesInReason; {
-	case more > 0:
-		in = fmt.Sprintf("namespaces %s and %d more", strings.Join(c.namespaces[:namesInReason], ", "), more)
-	case len(c.namespaces) > 1:
-		in = "namespaces " + strings.Join(c.namespaces, ", ")
-	}
-	return fmt.Sprintf("RoleBinding %s in %s conflicts with %s, which binds %s %s",
-		name, in, c.holder.path, c.holder.roleRef.Kind, c.holder.roleRef.Name)
 }

@@ -37,11 +37,11 @@ func TestHubRoleKeys(t *testing.T) {
 		{Kind: kindRole, Namespace: "b", Name: "x"},
 		{Kind: kindClusterRole, Name: "both"},
 	}}}
-	roles := []HubRoleKey{{kindRole, "a", "z"}, {kindRole, "b", "x"}, {kindRole, "b", "y"}}
-	if got, want := HubRoleKeys(cp), append([]HubRoleKey{{kindClusterRole, "", "both"}}, roles...); !slices.Equal(got, want) {
+	roles := []ObjectKey{{kindRole, "a", "z"}, {kindRole, "b", "x"}, {kindRole, "b", "y"}}
+	if got, want := HubRoleKeys(cp), append([]ObjectKey{{kindClusterRole, "", "both"}}, roles...); !slices.Equal(got, want) {
 		t.Errorf("HubRoleKeys() = %v, want %v", got, want)
 	}
-	if got, want := HubRoleKeys(waiting(cp)), append([]HubRoleKey{{kindClusterRole, "", "both"}, {kindClusterRole, "", "former"}}, roles...); !slices.Equal(got, want) {
+	if got, want := HubRoleKeys(waiting(cp)), append([]ObjectKey{{kindClusterRole, "", "both"}, {kindClusterRole, "", "former"}}, roles...); !slices.Equal(got, want) {
 		t.Errorf("HubRoleKeys() while waiting for approval = %v, want %v", got, want)
 	}
 }
