@@ -89,25 +89,25 @@ func (a *assembly) register() error {
 	access := registration.NewAccess(hub, labelled)
 	access.Labels = config.Labels
 
-	options := registration.RegistrarOptions{
+	registrar := &registration.Registrar{
 		HubARN: config.HubARN, Mapping: config.Mapping,
 		Records: records, Clusters: decisions, Decisions: decisions,
 		MayDecide: func(ctx context.Context, cluster string) error {
 			return acceptance.Check(ctx, a.generic.Authorization.Authorizer, cluster)
 		},
 		Namespaces: a.generic.SharedInformerFactory.Core().V1().Namespaces().Lister(), // admission uses the same informer
-		Revoker:    access,
+		Revoker:    access, Clock: clock.RealClock{},
 	}
 	out := &a.registering
 	out.gate = denial.New(clock.RealClock{})
-	options.Gate = out.gate
+	registrar.Gate = out.gate
 	if _, err := clusters.Informer().AddEventHandler(out.gate.Handler()); err != nil {
 		return fmt.Errorf("watching ManagedClusters: %w", err)
 	}
 	var requests certificatesinformers.CertificateSigningRequestInformer
 	if slices.Contains(config.Drivers, registerv1alpha1.DriverCSR) {
 		requests = labelled.Certificates().V1().CertificateSigningRequests()
-		options.Drivers = append(options.Drivers, csr.Driver{Requests: requests.Lister(), Hub: hub})
+		registrar.Drivers = append(registrar.Drivers, csr.Driver{Requests: requests.Lister(), Hub: hub})
 		approver, err := csr.NewApprover(csr.Options{
 			Hub: hub, CSRs: requests,
 			Clusters: clients.clusters.ClusterV1(), ClusterInformer: clusters, Records: records, Registrations: registrations,
@@ -116,7 +116,7 @@ func (a *assembly) register() error {
 		if err != nil {
 			return err
 		}
-		options.Approver = approver
+		registrar.Approver = approver
 		s.controllers = append(s.controllers, approver.Run)
 	}
 	if slices.Contains(config.Drivers, registerv1alpha1.DriverAWSIRSA) {
@@ -124,14 +124,13 @@ func (a *assembly) register() error {
 		if err != nil {
 			return err
 		}
-		options.Drivers = append(options.Drivers, driver)
+		registrar.Drivers = append(registrar.Drivers, driver)
 	} else {
-		options.HubARN = nil
+		registrar.HubARN = nil
 	}
-	check := registration.NewHubCheck(options.Drivers)
-	options.HubProblems = check.Problems
+	check := registration.NewHubCheck(registrar.Drivers)
+	registrar.HubProblems = check.Problems
 	s.hooks["registration-hub-check"] = check.Run
-	registrar := registration.NewRegistrar(options)
 	out.dependencies = &RegistrationDependencies{Registrar: registrar, Records: records, Decisions: decisions}
 
 	out.registrations = registrations.Informer()
@@ -140,12 +139,12 @@ func (a *assembly) register() error {
 		if err != nil {
 			return nil // the only error of the cache is not found
 		}
-		return registration.AgentsOf(options.Drivers, record).Groups
+		return registration.AgentsOf(registrar.Drivers, record).Groups
 	}
 
 	controller := registration.NewController(registration.Options{
 		Clusters: clients.clusters.ClusterV1(), ClusterInformer: clusters, Registrations: registrations, Records: records,
-		Drivers: options.Drivers, Access: access, Hub: hub, HubInformers: labelled, Requests: requests, Works: clients.works.WorkV1(), Addons: clients.addons.AddonV1alpha1(),
+		Drivers: registrar.Drivers, Access: access, Hub: hub, HubInformers: labelled, Requests: requests, Works: clients.works.WorkV1(), Addons: clients.addons.AddonV1alpha1(),
 		CachedWorks: informers.works.Work().V1().ManifestWorks().Lister(), DrainTimeout: config.DrainTimeout, Events: a.recorder,
 		Decisions: decisions, EnsureRecord: registrar.EnsureRecord, AutoApproval: config.AutoApproval,
 	})

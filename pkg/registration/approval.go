@@ -83,9 +83,9 @@ func (c *Controller) autoApprove(ctx context.Context, cluster *clusterv1.Managed
 	}
 	now := metav1.NewTime(c.Clock.Now()).Rfc3339Copy()
 	// The decision is stored in the ManagedCluster, so a cluster is approved at most once.
-	_, err := c.Decisions.Decide(ctx, cluster.Name, cluster.UID, clusterv1.Acceptance{
+	_, err := c.Decisions.Apply(ctx, Decision{Cluster: cluster.Name, UID: cluster.UID, Acceptance: clusterv1.Acceptance{
 		Accepted: true, DecidedBy: user.APIServerUser, DecidedAt: now, Reason: rule,
-	})
+	}})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		klog.FromContext(ctx).V(2).Info("Automatic approval was refused", "cluster", cluster.Name, "err", err)
 		return refusedPeriod, nil // for example while a previous namespace of this name is deleted

@@ -119,11 +119,8 @@ func claimChanged(annotations, old map[string]string) bool {
 // Untouched reports whether nothing was ever granted or provisioned for a registration, so that it can be deleted
 // without a cleanup.
 func Untouched(registration *registerv1alpha1.ManagedClusterRegistration) bool {
-	if registration.Status.IRSA != nil && registration.Status.IRSA.Provisioned {
-		return false
-	}
 	// The first attempt sets the condition, whether it succeeds or not.
-	return meta.FindStatusCondition(registration.Status.Conditions, registerv1alpha1.RegistrationAccessGranted) == nil
+	return !provisioned(registration) && meta.FindStatusCondition(registration.Status.Conditions, registerv1alpha1.RegistrationAccessGranted) == nil
 }
 
 // Replaceable reports whether the registration of another cluster of the same name may replace a registration: nothing was

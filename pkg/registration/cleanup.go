@@ -34,18 +34,18 @@ func (c *Controller) abandoned(ctx context.Context, record *registerv1alpha1.Man
 	if latest != nil && latest.UID == record.Spec.ManagedClusterUID {
 		return waitPeriod, nil // the cache lags
 	}
-	return c.cleanUp(ctx, nil, record)
+	return c.cleanUp(ctx, record.Name, nil, record)
 }
 
 // cleanUp revokes the access of a deleted cluster and removes its objects from the hub.
 // It deletes the registration after all other objects, so that an interrupted cleanup
 // continues. Last, it removes the finalizer of the ManagedCluster if the object exists.
 // The deletion of the namespace does not wait for the driver.
-func (c *Controller) cleanUp(ctx context.Context, cluster *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedClusterRegistration) (time.Duration, error) {
+func (c *Controller) cleanUp(ctx context.Context, name string, cluster *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedClusterRegistration) (time.Duration, error) {
 	if record == nil && !slices.Contains(cluster.Finalizers, clusterv1.ManagedClusterFinalizer) {
 		return 0, nil
 	}
-	name, seen := nameOf(cluster, record), record
+	seen := record
 	_, record, err := Stored(ctx, c.Clusters, c.Records, name)
 	if err != nil {
 		return 0, err
@@ -88,13 +88,6 @@ func (c *Controller) cleanUp(ctx context.Context, cluster *clusterv1.ManagedClus
 	}
 	klog.FromContext(ctx).Info("Removed all objects of a cluster", "cluster", name)
 	return 0, nil
-}
-
-func nameOf(cluster *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedClusterRegistration) string {
-	if cluster != nil {
-		return cluster.Name
-	}
-	return record.Name
 }
 
 // remove removes the hub's objects of a cluster, and names those that remain.
@@ -192,13 +185,10 @@ func (c *Controller) removeNamespace(ctx context.Context, cluster string) (gone 
 	if namespace.Annotations[madeForAnnotation] != cluster {
 		delete(namespace.Labels, clusterv1.ClusterNameLabel)
 		_, err = c.Hub.CoreV1().Namespaces().Update(ctx, namespace, metav1.UpdateOptions{})
-		if reconcile.Outdated(err) {
-			return false, nil
-		}
-		if err != nil {
+		if err != nil && !reconcile.Outdated(err) {
 			return false, fmt.Errorf("removing the label of Namespace %s: %w", cluster, err)
 		}
-		return true, nil
+		return err == nil, nil
 	}
 	err = c.Hub.CoreV1().Namespaces().Delete(ctx, cluster, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &namespace.UID}})
 	if err != nil && !reconcile.Outdated(err) {

@@ -238,13 +238,13 @@ func TestDeniedClusterCostsNoRequest(t *testing.T) {
 	}
 	cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster1", UID: "1"}}
 	cluster.Status.Conditions = []metav1.Condition{
-		condition(clusterv1.ManagedClusterConditionHubAccepted, metav1.ConditionFalse, clusterv1.ReasonHubClusterAdminDenied, deniedMessage(cluster)),
+		condition(clusterv1.ManagedClusterConditionHubAccepted, metav1.ConditionFalse, clusterv1.ReasonHubClusterAdminDenied, DeniedMessage(cluster.Status.Acceptance)),
 	}
 	record := &registerv1alpha1.ManagedClusterRegistration{
 		ObjectMeta: metav1.ObjectMeta{Name: "cluster1", UID: "2"},
 		Spec:       registerv1alpha1.ManagedClusterRegistrationSpec{Driver: registerv1alpha1.DriverCSR, ManagedClusterUID: "1"},
 		Status: registerv1alpha1.ManagedClusterRegistrationStatus{Conditions: []metav1.Condition{
-			condition(registerv1alpha1.RegistrationAccessGranted, metav1.ConditionFalse, registerv1alpha1.ReasonDenied, deniedMessage(cluster)),
+			condition(registerv1alpha1.RegistrationAccessGranted, metav1.ConditionFalse, registerv1alpha1.ReasonDenied, DeniedMessage(cluster.Status.Acceptance)),
 			condition(registerv1alpha1.RegistrationCleanedUp, metav1.ConditionTrue, registerv1alpha1.ReasonCleanedUp, "All access of the cluster is removed."),
 		}},
 	}

@@ -152,9 +152,8 @@ func accepted(cluster *clusterv1.ManagedCluster) bool {
 
 func denied(cluster *clusterv1.ManagedCluster) bool { return !cluster.Spec.HubAcceptsClient }
 
-// deniedMessage returns the message of a denial, with the decider and the reason.
-func deniedMessage(cluster *clusterv1.ManagedCluster) string {
-	decision := cluster.Status.Acceptance
+// DeniedMessage returns the message of a denial, with the decider and the reason.
+func DeniedMessage(decision *clusterv1.Acceptance) string {
 	switch {
 	case decision == nil || decision.Accepted:
 		return "The hub does not accept the cluster."

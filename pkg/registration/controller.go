@@ -28,8 +28,6 @@ import (
 	workclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/work/v1"
 	clusterinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster/v1"
 	registerinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/register/v1alpha1"
-	clusterlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1"
-	registerlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/register/v1alpha1"
 	worklisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
@@ -70,7 +68,7 @@ type Options struct {
 	DrainTimeout time.Duration
 	// Events receives the events of ManagedClusters.
 	Events    events.EventRecorder
-	Decisions Decisions
+	Decisions Decider
 	// EnsureRecord creates the registration of a cluster if there is none.
 	EnsureRecord func(ctx context.Context, cluster *clusterv1.ManagedCluster) error
 	AutoApproval AutoApproval
@@ -93,8 +91,6 @@ type Options struct {
 type Controller struct {
 	Options
 
-	lister     clusterlisters.ManagedClusterLister
-	cached     registerlisters.ManagedClusterRegistrationLister
 	loop       reconcile.Loop
 	identities []*identities
 }
@@ -104,8 +100,7 @@ func NewController(o Options) *Controller {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	registerMetrics()
-	c := &Controller{Options: o, lister: o.ClusterInformer.Lister(), cached: o.Registrations.Lister()}
+	c := &Controller{Options: o}
 	hub := o.HubInformers
 	c.loop = reconcile.Loop{
 		Name:      "registration",
@@ -146,7 +141,7 @@ func (c *Controller) Run(ctx context.Context) {
 
 // revoked reports whether a cluster loses access: it was deleted, or was accepted and is denied now.
 func (c *Controller) revoked(name cache.ObjectName) bool {
-	cluster, err := c.lister.Get(name.Name)
+	cluster, err := c.ClusterInformer.Lister().Get(name.Name)
 	if err != nil {
 		return apierrors.IsNotFound(err)
 	}
@@ -190,11 +185,11 @@ func accessKeys(object metav1.Object) []cache.ObjectName {
 
 // read returns a cluster and its registration from the caches. Each is nil if it does not exist.
 func (c *Controller) read(name string) (*clusterv1.ManagedCluster, *registerv1alpha1.ManagedClusterRegistration, error) {
-	cluster, err := reconcile.OrNil(c.lister.Get(name))
+	cluster, err := reconcile.OrNil(c.ClusterInformer.Lister().Get(name))
 	if err != nil {
 		return nil, nil, err
 	}
-	record, err := reconcile.OrNil(c.cached.Get(name))
+	record, err := reconcile.OrNil(c.Registrations.Lister().Get(name))
 	return cluster, record, err
 }
 
@@ -231,7 +226,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (time.
 	case cluster == nil:
 		return 0, nil
 	case cluster.DeletionTimestamp != nil:
-		return c.cleanUp(ctx, cluster, record)
+		return c.cleanUp(ctx, key.Name, cluster, record)
 	case record == nil:
 		return 0, c.makeRecord(ctx, cluster)
 	case accepted(cluster):
@@ -402,7 +397,7 @@ func (c *Controller) deny(ctx context.Context, cluster *clusterv1.ManagedCluster
 	if left := c.identityLeft(record); left != "" {
 		cleaned = condition(registerv1alpha1.RegistrationCleanedUp, metav1.ConditionFalse, registerv1alpha1.ReasonCleaningUp, "Not removed yet: "+left+".")
 	}
-	message := deniedMessage(cluster)
+	message := DeniedMessage(cluster.Status.Acceptance)
 	if err := c.setRecord(ctx, record, condition(registerv1alpha1.RegistrationAccessGranted, metav1.ConditionFalse, registerv1alpha1.ReasonDenied, message), cleaned); err != nil {
 		return 0, err
 	}

@@ -95,8 +95,8 @@ func (c *Controller) deleteAddons(ctx context.Context, cluster string) (left []s
 		if addon.DeletionTimestamp != nil {
 			continue
 		}
-		err := c.Addons.ManagedClusterAddOns(cluster).Delete(ctx, addon.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &addon.UID}})
-		if err != nil && !reconcile.Outdated(err) {
+		err := c.Addons.ManagedClusterAddOns(cluster).Delete(ctx, addon.Name, *metav1.NewPreconditionDeleteOptions(string(addon.UID)))
+		if err = reconcile.IgnoreOutdated(err); err != nil {
 			return left, fmt.Errorf("deleting ManagedClusterAddOn %s/%s: %w", cluster, addon.Name, err)
 		}
 	}
@@ -130,8 +130,8 @@ func (c *Controller) deleteWorks(ctx context.Context, cluster string) (left []st
 		if work.DeletionTimestamp != nil || cleanupPriority(work) != first {
 			continue
 		}
-		err := c.Works.ManifestWorks(cluster).Delete(ctx, work.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &work.UID}})
-		if err != nil && !reconcile.Outdated(err) {
+		err := c.Works.ManifestWorks(cluster).Delete(ctx, work.Name, *metav1.NewPreconditionDeleteOptions(string(work.UID)))
+		if err = reconcile.IgnoreOutdated(err); err != nil {
 			return left, fmt.Errorf("deleting ManifestWork %s/%s: %w", cluster, work.Name, err)
 		}
 	}

@@ -18,41 +18,25 @@ const (
 	hubCheckTimeout = 30 * time.Second
 )
 
-// Checker is a Driver that checks the hub's prerequisites before a cluster is accepted.
-type Checker interface {
-	Driver
-	// Check returns the missing prerequisites, each with its remedy. An error means that they are unknown.
-	Check(ctx context.Context) ([]string, error)
-}
-
 // HubCheck stores the missing prerequisites of the enabled drivers. The server stays ready while some are missing,
 // since registered clusters and clusters of other drivers do not need them.
 type HubCheck struct {
-	checkers []Checker
+	drivers []Driver
 	// problems maps the name of each checked driver to its missing prerequisites, a []string.
 	problems sync.Map
 }
 
-// NewHubCheck returns a HubCheck of the drivers that implement Checker.
-func NewHubCheck(drivers []Driver) *HubCheck {
-	h := &HubCheck{}
-	for _, driver := range drivers {
-		if checker, ok := driver.(Checker); ok {
-			h.checkers = append(h.checkers, checker)
-		}
-	}
-	return h
-}
+// NewHubCheck returns a HubCheck of the drivers.
+func NewHubCheck(drivers []Driver) *HubCheck { return &HubCheck{drivers: drivers} }
 
 // Run checks each driver until no prerequisite is missing or ctx ends.
 func (h *HubCheck) Run(ctx context.Context) {
-	registerMetrics()
 	var running wait.Group
-	for _, checker := range h.checkers {
+	for _, driver := range h.drivers {
 		running.StartWithContext(ctx, func(ctx context.Context) {
 			// An error means that ctx has ended.
 			_ = wait.PollUntilContextCancel(ctx, hubCheckPeriod, true, func(ctx context.Context) (bool, error) {
-				return h.check(ctx, checker), nil
+				return h.check(ctx, driver), nil
 			})
 		})
 	}
@@ -60,11 +44,11 @@ func (h *HubCheck) Run(ctx context.Context) {
 }
 
 // check reports whether no prerequisite is missing. It logs changes.
-func (h *HubCheck) check(ctx context.Context, checker Checker) bool {
+func (h *HubCheck) check(ctx context.Context, driver Driver) bool {
 	bounded, cancel := context.WithTimeout(ctx, hubCheckTimeout)
 	defer cancel()
-	logger := klog.FromContext(ctx).WithValues("driver", checker.Name())
-	problems, err := checker.Check(bounded)
+	logger := klog.FromContext(ctx).WithValues("driver", driver.Name())
+	problems, err := driver.Check(bounded)
 	// A check that exceeds its own deadline is logged. A check that the server's shutdown interrupts is not.
 	if ctx.Err() == nil && err != nil {
 		logger.Error(err, "Failed to check the hub's prerequisites of the registration driver")
@@ -72,11 +56,11 @@ func (h *HubCheck) check(ctx context.Context, checker Checker) bool {
 	if err != nil {
 		return false // the previous result stays
 	}
-	hubProblems.WithLabelValues(string(checker.Name())).Set(float64(len(problems)))
-	if len(problems) > 0 && !slices.Equal(problems, h.Problems(checker.Name())) {
+	hubProblems.WithLabelValues(string(driver.Name())).Set(float64(len(problems)))
+	if len(problems) > 0 && !slices.Equal(problems, h.Problems(driver.Name())) {
 		logger.Error(nil, "The hub does not meet the prerequisites of the registration driver; accepted clusters get no access", "missing", strings.Join(problems, "; "))
 	}
-	h.problems.Store(checker.Name(), problems)
+	h.problems.Store(driver.Name(), problems)
 	return len(problems) == 0
 }
 

@@ -27,7 +27,6 @@ func (d *checkedDriver) Check(context.Context) ([]string, error) {
 }
 
 func TestHubCheck(t *testing.T) {
-	registerMetrics()
 	driver := &checkedDriver{}
 	h := NewHubCheck([]Driver{driver})
 	for _, step := range []struct {

@@ -12,7 +12,8 @@ import (
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
-	clusterlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/fake"
+	"open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions"
 	registerlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/register/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
@@ -58,8 +59,9 @@ func (r *storedRecords) Update(_ context.Context, cluster string, change func(*r
 // TestIdentitiesAreVerified checks that the server verifies the identity of each cluster at least every 30 minutes, and
 // when it becomes the leader: so it repairs what others changed in AWS.
 func TestIdentitiesAreVerified(t *testing.T) {
-	registerMetrics()
-	clusters, records := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}), cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	informers := externalversions.NewSharedInformerFactory(fake.NewSimpleClientset(), 0)
+	clusters, registrations := informers.Cluster().V1().ManagedClusters(), informers.Register().V1alpha1().ManagedClusterRegistrations()
+	records := registrations.Informer().GetIndexer()
 	cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster1", UID: "1"}, Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}}
 	record := &registerv1alpha1.ManagedClusterRegistration{
 		ObjectMeta: metav1.ObjectMeta{Name: "cluster1", UID: "2"},
@@ -68,14 +70,13 @@ func TestIdentitiesAreVerified(t *testing.T) {
 			condition(registerv1alpha1.RegistrationIdentityReady, metav1.ConditionTrue, registerv1alpha1.ReasonProvisioned, "The identity of the cluster is provisioned."),
 		}},
 	}
-	if err := errors.Join(clusters.Add(cluster), records.Add(record)); err != nil {
+	if err := errors.Join(clusters.Informer().GetIndexer().Add(cluster), records.Add(record)); err != nil {
 		t.Fatal(err)
 	}
 	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
 	driver := &verifyingDriver{}
 	i := &identities{driver: driver, loop: reconcile.Loop{}, controller: &Controller{
-		Options: Options{Records: &storedRecords{cached: records}, Clock: clock},
-		lister:  clusterlisters.NewManagedClusterLister(clusters), cached: registerlisters.NewManagedClusterRegistrationLister(records),
+		Options: Options{Records: &storedRecords{cached: records}, ClusterInformer: clusters, Registrations: registrations, Clock: clock},
 	}}
 	lead := func() {
 		ended, end := context.WithCancel(t.Context())
@@ -109,7 +110,7 @@ func TestIdentitiesAreVerified(t *testing.T) {
 	clock.SetTime(clock.Now().Add(30 * time.Minute))
 	driver.err = errors.New("AWS does not respond")
 	reconciled("while AWS does not respond", 1, driver.err)
-	if stored, err := i.controller.cached.Get("cluster1"); err != nil || !ready(stored) {
+	if stored, err := registrations.Lister().Get("cluster1"); err != nil || !ready(stored) {
 		t.Errorf("registration after a failed verification = %+v, %v, want a cluster that keeps its identity", stored, err)
 	}
 	driver.err = nil

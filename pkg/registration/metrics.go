@@ -1,7 +1,6 @@
 package registration
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -43,12 +42,12 @@ var (
 		"Number of managed clusters with access to the hub, by driver. Only the leading replica reports it.", []string{"driver"}, nil, metrics.ALPHA, "")
 
 	registered = &registeredCollector{}
-
-	registerMetrics = sync.OnceFunc(func() {
-		legacyregistry.MustRegister(acceptances, denials, failures, hubProblems)
-		legacyregistry.CustomMustRegister(registered)
-	})
 )
+
+func init() {
+	legacyregistry.MustRegister(acceptances, denials, failures, hubProblems)
+	legacyregistry.CustomMustRegister(registered)
+}
 
 func driverOf(record *registerv1alpha1.ManagedClusterRegistration) string {
 	if record == nil {
@@ -76,7 +75,7 @@ func (r *registeredCollector) CollectWithStability(ch chan<- metrics.Metric) {
 	if c == nil {
 		return
 	}
-	records, err := c.cached.List(labels.Everything())
+	records, err := c.Registrations.Lister().List(labels.Everything())
 	if err != nil {
 		return // it only reads a cache
 	}

@@ -52,8 +52,7 @@ type Decision struct {
 
 // Decider writes decisions.
 type Decider interface {
-	Decisions
-	// Apply writes a decision like Decide.
+	// Apply accepts or denies a ManagedCluster. It makes all checks of a request except for the permission of the caller.
 	Apply(ctx context.Context, decision Decision) (*clusterv1.ManagedCluster, error)
 }
 
@@ -75,8 +74,9 @@ type Approver interface {
 	ApprovePending(ctx context.Context, cluster string) ([]string, error)
 }
 
-// RegistrarOptions configure a Registrar.
-type RegistrarOptions struct {
+// Registrar checks requests for ManagedClusters and registrations before they are stored, and applies their effects
+// afterwards.
+type Registrar struct {
 	// HubARN is the ARN of the hub's EKS cluster. It is nil without the driver aws-irsa.
 	HubARN *irsa.ARN
 	// Mapping is how the hub's EKS cluster maps IAM roles to groups.
@@ -99,22 +99,7 @@ type RegistrarOptions struct {
 	Revoker Revoker
 	// Approver approves certificates within the request of an acceptance. It may be nil.
 	Approver Approver
-	// Clock defaults to the real clock.
-	Clock clock.PassiveClock
-}
-
-// Registrar checks requests for ManagedClusters and registrations before they are stored, and applies their effects
-// afterwards.
-type Registrar struct {
-	RegistrarOptions
-}
-
-// NewRegistrar returns a Registrar.
-func NewRegistrar(options RegistrarOptions) *Registrar {
-	if options.Clock == nil {
-		options.Clock = clock.RealClock{}
-	}
-	return &Registrar{RegistrarOptions: options}
+	Clock    clock.PassiveClock
 }
 
 // AdmitCreate checks a new ManagedCluster, which has its UID, and reserves the identity that it claims. The caller calls

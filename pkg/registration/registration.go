@@ -18,7 +18,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 )
 
@@ -66,17 +65,12 @@ type Driver interface {
 	Rules(registration *registerv1alpha1.ManagedClusterRegistration) []rbacv1.PolicyRule
 	// Refuses returns why a cluster cannot be accepted with this registration, or an empty string.
 	Refuses(registration *registerv1alpha1.ManagedClusterRegistration) string
+	// Check returns the hub's missing prerequisites, each with its remedy. An error means that they are unknown.
+	Check(ctx context.Context) ([]string, error)
 	// Provision creates or repairs the resources that an accepted cluster needs in addition to RBAC. If it succeeded
 	// before for this registration, it does nothing unless verify is true.
 	Provision(ctx context.Context, registration *registerv1alpha1.ManagedClusterRegistration, verify bool) error
 	// Revoke removes the resources that Provision created, even if Provision failed. After a success it
 	// does nothing.
 	Revoke(ctx context.Context, registration *registerv1alpha1.ManagedClusterRegistration) error
-}
-
-// Decisions writes decisions about clusters.
-type Decisions interface {
-	// Decide accepts or denies the ManagedCluster with this UID. It makes all checks of a request except for the
-	// permission of the caller.
-	Decide(ctx context.Context, cluster string, uid types.UID, acceptance clusterv1.Acceptance) (*clusterv1.ManagedCluster, error)
 }

@@ -365,10 +365,8 @@ func (r *Registrar) answer(mc *clusterv1.ManagedCluster, registration *registerv
 			},
 			Commands: identity.Commands(asked.OIDCProvider, asked.ServiceAccounts...),
 			Accepted: mc.Spec.HubAcceptsClient,
+			Group:    desired.Groups()[0],
 		},
-	}
-	if groups := desired.Groups(); len(groups) > 0 {
-		out.Status.Group = groups[0]
 	}
 	for _, condition := range registration.Status.Conditions {
 		if condition.Type == registerv1alpha1.RegistrationIdentityReady || condition.Type == registerv1alpha1.RegistrationCleanedUp {

@@ -90,31 +90,26 @@ func (a *Access) Remove(ctx context.Context, cluster string) (done bool, err err
 	if sharesRole(cluster) {
 		return true, nil
 	}
-	done = true
-	for _, remove := range []func(context.Context, string) (bool, error){
-		gone(a.hub.RbacV1().ClusterRoleBindings()), gone(a.hub.RbacV1().ClusterRoles()),
-	} {
-		removed, err := remove(ctx, accessName(cluster))
-		if err != nil {
-			return false, fmt.Errorf("deleting the roles and bindings of ManagedCluster %q: %w", cluster, err)
-		}
-		done = done && removed
+	unbound, err := gone(ctx, a.hub.RbacV1().ClusterRoleBindings(), accessName(cluster))
+	if err == nil {
+		done, err = gone(ctx, a.hub.RbacV1().ClusterRoles(), accessName(cluster))
 	}
-	return done, nil
+	if err != nil {
+		return false, fmt.Errorf("deleting the roles and bindings of ManagedCluster %q: %w", cluster, err)
+	}
+	return done && unbound, nil
 }
 
-// gone returns a function that deletes an object and reports whether it no longer exists.
-func gone[T reconcile.Object[T]](objects reconcile.Client[T]) func(context.Context, string) (bool, error) {
-	return func(ctx context.Context, name string) (bool, error) {
-		err := objects.Delete(ctx, name, metav1.DeleteOptions{})
-		if err == nil {
-			_, err = objects.Get(ctx, name, metav1.GetOptions{})
-		}
-		if apierrors.IsNotFound(err) {
-			return true, nil
-		}
-		return false, err
+// gone deletes an object, and reports whether it no longer exists.
+func gone[T reconcile.Object[T]](ctx context.Context, objects reconcile.Client[T], name string) (bool, error) {
+	err := objects.Delete(ctx, name, metav1.DeleteOptions{})
+	if err == nil {
+		_, err = objects.Get(ctx, name, metav1.GetOptions{})
 	}
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	return false, err
 }
 
 // narrow reduces the role of a cluster to reading its own ManagedCluster. If the role cannot be changed, narrow deletes

@@ -80,7 +80,6 @@ func NewApprover(options Options) (*Approver, error) {
 	if a.options.MaxRequests == 0 {
 		a.options.MaxRequests = DefaultMaxRequests
 	}
-	registerMetrics()
 	err := a.options.CSRs.Informer().AddIndexers(cache.Indexers{
 		requestsByRequester: reconcile.Index(func(request *certificatesv1.CertificateSigningRequest) []string {
 			return nonempty(requesterOf(request))

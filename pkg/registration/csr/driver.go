@@ -6,11 +6,9 @@
 package csr
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -20,14 +18,11 @@ import (
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
-	"open-cluster-management.io/hub-apiserver/pkg/registration"
 	"open-cluster-management.io/hub-apiserver/pkg/signing"
 )
 
 // probeName is the prefix of the request that checks whether the hub signs certificates.
 const probeName = "hub-apiserver-probe"
-
-var _ registration.Checker = Driver{}
 
 // Driver is the registration driver csr. It provisions nothing: an Approver decides the agents' requests.
 type Driver struct {
@@ -81,11 +76,9 @@ func (d Driver) requestsOf(cluster string) []string {
 	found = slices.DeleteFunc(found, func(r *certificatesv1.CertificateSigningRequest) bool {
 		return !slices.Contains(r.Spec.Groups, group)
 	})
-	slices.SortFunc(found, func(a, b *certificatesv1.CertificateSigningRequest) int {
-		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
-	})
-	names := make([]string, 0, min(len(found), DefaultMaxRequests))
-	for _, request := range found[:cap(names)] {
+	slices.SortFunc(found, byAge)
+	var names []string
+	for _, request := range found[max(0, len(found)-DefaultMaxRequests):] {
 		names = append(names, request.Name)
 	}
 	slices.Sort(names)

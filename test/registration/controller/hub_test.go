@@ -260,6 +260,7 @@ func (csrDriver) Groups(r *registerv1alpha1.ManagedClusterRegistration) []string
 	return clusterv1.AgentGroups(r.Name)[:1]
 }
 func (csrDriver) Rules(*registerv1alpha1.ManagedClusterRegistration) []rbacv1.PolicyRule { return nil }
+func (csrDriver) Check(context.Context) ([]string, error)                                { return nil, nil }
 func (csrDriver) Refuses(*registerv1alpha1.ManagedClusterRegistration) string            { return "" }
 func (csrDriver) Provision(context.Context, *registerv1alpha1.ManagedClusterRegistration, bool) error {
 	return nil
@@ -378,14 +379,15 @@ func (m *mortalRecords) Release(ctx context.Context, hash string, uid types.UID)
 // decider writes decisions as the server does for a request.
 type decider struct{ ours versioned.Interface }
 
-func (d decider) Decide(ctx context.Context, cluster string, uid types.UID, acceptance clusterv1.Acceptance) (out *clusterv1.ManagedCluster, err error) {
+func (d decider) Apply(ctx context.Context, decision registration.Decision) (out *clusterv1.ManagedCluster, err error) {
+	cluster, acceptance := decision.Cluster, decision.Acceptance
 	clusters := d.ours.ClusterV1().ManagedClusters()
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		mc, err := clusters.Get(ctx, cluster, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		if mc.UID != uid || mc.DeletionTimestamp != nil {
+		if mc.UID != decision.UID || mc.DeletionTimestamp != nil {
 			return apierrors.NewConflict(clusterv1.Resource("managedclusters"), cluster, errors.New("the cluster has another UID or is being deleted"))
 		}
 		before := mc.Status.Acceptance
@@ -453,7 +455,7 @@ func (f *fleet) decide(t *testing.T, name string, acceptance clusterv1.Acceptanc
 	if acceptance.DecidedBy == "" {
 		acceptance.DecidedBy = "admin"
 	}
-	if _, err := (decider{f.ours}).Decide(t.Context(), name, mc.UID, acceptance); err != nil {
+	if _, err := (decider{f.ours}).Apply(t.Context(), registration.Decision{Cluster: name, UID: mc.UID, Acceptance: acceptance}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -2,7 +2,6 @@ package managedcluster
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -98,7 +97,7 @@ func decide(ctx context.Context, c *cluster.ManagedCluster, generation int64) {
 	c.Status.Conditions = slices.Clone(c.Status.Conditions)
 	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{
 		Type: clusterv1.ManagedClusterConditionHubAccepted, Status: metav1.ConditionFalse,
-		Reason: clusterv1.ReasonHubClusterAdminDenied, Message: denialMessage(&acceptance), ObservedGeneration: generation,
+		Reason: clusterv1.ReasonHubClusterAdminDenied, Message: registration.DeniedMessage(&acceptance), ObservedGeneration: generation,
 	})
 }
 
@@ -106,17 +105,6 @@ func decide(ctx context.Context, c *cluster.ManagedCluster, generation int64) {
 func decidedFor(c *cluster.ManagedCluster) bool {
 	before := c.Status.Acceptance
 	return before != nil && (before.Accepted || before.EverAccepted)
-}
-
-func denialMessage(a *clusterv1.Acceptance) string {
-	message := fmt.Sprintf("Denied by %s.", a.DecidedBy)
-	if a.Left {
-		message = "The cluster has left the hub."
-	}
-	if a.Reason != "" {
-		message += " Reason: " + a.Reason
-	}
-	return message
 }
 
 // addFinalizer adds the finalizer that keeps a deleted ManagedCluster until it is cleaned up. As on

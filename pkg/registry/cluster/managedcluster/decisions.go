@@ -7,7 +7,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster"
@@ -45,11 +44,6 @@ func (d *Decisions) Get(ctx context.Context, name string, options metav1.GetOpti
 		return nil, err
 	}
 	return versioned(obj), nil
-}
-
-// Decide implements registration.Decider.
-func (d *Decisions) Decide(ctx context.Context, name string, uid types.UID, acceptance clusterv1.Acceptance) (*clusterv1.ManagedCluster, error) {
-	return d.Apply(ctx, registration.Decision{Cluster: name, UID: uid, Acceptance: acceptance})
 }
 
 // Apply implements registration.Decider.

@@ -436,7 +436,7 @@ func TestDecisions(t *testing.T) {
 	created := f.create(t, newCluster("c1"))
 	ctx := request.WithUser(t.Context(), &user.DefaultInfo{Name: "admin"})
 	denial := clusterv1.Acceptance{Reason: "unknown", DecidedBy: "bob"}
-	decided, err := f.decisions.Decide(ctx, "c1", created.UID, denial)
+	decided, err := f.decisions.Apply(ctx, registration.Decision{Cluster: "c1", UID: created.UID, Acceptance: denial})
 	if err != nil {
 		t.Fatal(err)
 	}

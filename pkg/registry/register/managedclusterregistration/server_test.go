@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
@@ -108,6 +109,8 @@ func (needsClaim) Groups(r *registerv1alpha1.ManagedClusterRegistration) []strin
 
 func (needsClaim) Rules(*registerv1alpha1.ManagedClusterRegistration) []rbacv1.PolicyRule { return nil }
 
+func (needsClaim) Check(context.Context) ([]string, error) { return nil, nil }
+
 func (needsClaim) Refuses(r *registerv1alpha1.ManagedClusterRegistration) string {
 	if r.Spec.IRSA == nil {
 		return "the cluster has claimed no ARN"
@@ -129,9 +132,9 @@ func startHub(t *testing.T, drivers ...registration.Driver) *hub {
 	h := &hub{grants: map[string][]string{}, clock: testingclock.NewFakePassiveClock(metav1.Now().Time)}
 	decisions := managedcluster.NewDecisions()
 	records := registrations.NewRecordsWithClock(decisions, h.clock)
-	options := registration.RegistrarOptions{
+	options := &registration.Registrar{
 		Drivers: drivers, Records: records, Clusters: decisions, Decisions: decisions, Revoker: h, Approver: h,
-		Gate: denial.New(h.clock), HubProblems: registration.NewHubCheck(nil).Problems,
+		Gate: denial.New(h.clock), Clock: clock.RealClock{}, HubProblems: registration.NewHubCheck(nil).Problems,
 		MayDecide: func(ctx context.Context, cluster string) error {
 			return acceptance.Check(ctx, authorizer.AuthorizerFunc(h.authorize), cluster)
 		},
@@ -149,7 +152,7 @@ func startHub(t *testing.T, drivers ...registration.Driver) *hub {
 		}
 	}
 	h.RegistrationDependencies = &apiserver.RegistrationDependencies{
-		Registrar: registration.NewRegistrar(options), Records: records, Decisions: decisions,
+		Registrar: options, Records: records, Decisions: decisions,
 	}
 	authz := authorizer.AuthorizerFunc(h.authorize)
 	rows := slices.DeleteFunc(apiserver.Resources(apiserver.Dependencies{Authorizer: authz, Registration: h.RegistrationDependencies}),
