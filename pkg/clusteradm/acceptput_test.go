@@ -21,8 +21,9 @@ type decidingHub struct {
 	mu sync.Mutex
 	// decisions are the bodies of the requests, by cluster.
 	decisions map[string]registerv1alpha1.ManagedClusterAcceptance
-	// absent is the number of requests until the ManagedCluster exists.
-	absent   int
+	// unavailable is the number of requests until the hub reaches the server, and absent until the ManagedCluster exists.
+	unavailable, absent int
+
 	requests []certificatesv1.CertificateSigningRequest
 }
 
@@ -36,15 +37,23 @@ func (h *decidingHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var answer any
 	switch r.Method + " " + r.URL.Path {
 	case "GET /apis/cluster.open-cluster-management.io/v1/managedclusters/c1":
-		if h.absent > 0 {
-			h.absent--
-			status := apierrors.NewNotFound(clusterv1.Resource("managedclusters"), "c1").Status()
+		refuse := func(err *apierrors.StatusError) {
+			status := err.Status()
 			status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusNotFound)
+			w.WriteHeader(int(status.Code))
 			if err := json.NewEncoder(w).Encode(status); err != nil {
 				h.t.Error(err)
 			}
+		}
+		if h.unavailable > 0 {
+			h.unavailable--
+			refuse(apierrors.NewServiceUnavailable("the server starts"))
+			return
+		}
+		if h.absent > 0 {
+			h.absent--
+			refuse(apierrors.NewNotFound(clusterv1.Resource("managedclusters"), "c1"))
 			return
 		}
 		if decided, ok := h.decisions["c1"]; ok {
@@ -118,11 +127,19 @@ func TestAcceptWaitsForTheCluster(t *testing.T) {
 	accept("--wait").done(t).shows(t, "c1: waiting for the cluster to request to join", "c1: accepted by csr", "c1: the cluster has access to the hub")
 }
 
-// On a hub that runs OCM, the command names what to use instead.
+// With --wait, the command waits until the hub reaches the server.
+func TestAcceptWaitsForTheServer(t *testing.T) {
+	hub, accept := newDecidingHub(t)
+	hub.unavailable = 3
+	accept().refused(t, "the server starts")
+	accept("--wait").done(t).shows(t, "c1: waiting for the hub: the server starts", "c1: accepted by csr", "c1: the cluster has access to the hub")
+}
+
+// On a hub that runs OCM, the command names what to use instead, and what to check.
 func TestAcceptOnAHubThatRunsOCM(t *testing.T) {
 	hub, accept := newDecidingHub(t)
 	hub.decisions = nil
-	accept().refused(t, "c1: this hub runs OCM", "spec.hubAcceptsClient")
+	accept().refused(t, "c1: this hub runs OCM", "spec.hubAcceptsClient", "system:open-cluster-management:c1:")
 }
 
 // The output of --skip-approve-check contains each requester once.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -67,16 +66,11 @@ Tokens of ManagedServiceAccounts stay valid on the clusters.`,
 }
 
 func (a *accepting) complete() error {
-	var errs []error
-	if len(a.clusters) == 0 {
-		errs = append(errs, errors.New("--clusters is required"))
-	}
+	errs := append(validate.FlagUsers("requesters", a.requesters),
+		cli.Wrong(len(a.clusters) == 0, "--clusters is required"),
+		cli.Wrong(a.deny && (a.anyRequester || len(a.requesters) > 0), "--requesters and --skip-approve-check cannot be used with --deny"))
 	for _, cluster := range a.clusters {
 		errs = append(errs, cli.CheckName("clusters", cluster))
-	}
-	errs = append(errs, validate.FlagUsers("requesters", a.requesters)...)
-	if a.deny && (a.anyRequester || len(a.requesters) > 0) {
-		errs = append(errs, errors.New("--requesters and --skip-approve-check cannot be used with --deny"))
 	}
 	return errors.Join(errs...)
 }
@@ -106,8 +100,7 @@ func (a *accepting) one(ctx context.Context, name string) error {
 	return a.settled(ctx, cluster)
 }
 
-// cluster returns the ManagedCluster. With --wait, it waits until the ManagedCluster exists, and until the hub reaches the
-// server, such as after its start.
+// cluster returns the ManagedCluster. With --wait, it waits for it, and for the hub to reach the server.
 func (a *accepting) cluster(ctx context.Context, name string) (cluster *clusterv1.ManagedCluster, err error) {
 	get := func(ctx context.Context) (reason string, err error) {
 		if cluster, err = a.OCM.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{}); cli.Missing(err) {
@@ -121,23 +114,24 @@ func (a *accepting) cluster(ctx context.Context, name string) (cluster *clusterv
 		return cluster, err
 	case !a.wait:
 		return nil, fmt.Errorf("the ManagedCluster does not exist: %s; --wait waits for the request", reason)
+	case err != nil:
+		a.Say("%s: waiting for the hub: %s", name, cli.Printable(err.Error()))
+	default:
+		a.Say("%s: waiting for the cluster to request to join", name)
 	}
-	a.Say("%s: waiting for the cluster to request to join", name)
 	err = cli.Poll(ctx, get)
 	return cluster, err
 }
 
 // decide accepts or denies a cluster by a request to the accept subresource.
 func (a *accepting) decide(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
-	requesters := slices.Clone(a.requesters)
+	requesters := a.requesters
 	if a.anyRequester {
-		requests, err := a.requests(ctx, cluster.Name)
+		all, err := a.allRequesters(ctx, cluster.Name)
 		if err != nil {
 			return err
 		}
-		for i := range requests {
-			requesters = append(requesters, requests[i].Spec.Username)
-		}
+		requesters = append(all, requesters...)
 	}
 	if a.deny && cluster.DeletionTimestamp != nil {
 		a.Warn("%s: the ManagedCluster is being deleted: after the denial, its agent removes all applied objects at once", cluster.Name)
@@ -151,13 +145,12 @@ func (a *accepting) decide(ctx context.Context, cluster *clusterv1.ManagedCluste
 		}, metav1.UpdateOptions{FieldManager: cli.FieldManager})
 		return err
 	})
-	if apierrors.IsNotFound(err) && !cli.Missing(err) {
-		return errors.New("this hub runs OCM, which decides about clusters itself: use the clusteradm of OCM, or set spec.hubAcceptsClient of the ManagedCluster and approve the CertificateSigningRequest of its agent")
-	}
-	if err != nil {
+	switch {
+	case apierrors.IsNotFound(err) && !cli.Missing(err):
+		return fmt.Errorf("this hub runs OCM, which decides about clusters itself, or has no APIService of %s. On a hub that runs OCM, use the clusteradm of OCM; or set spec.hubAcceptsClient of the ManagedCluster, and approve the CertificateSigningRequest of its agent if its subject begins with system:open-cluster-management:%s:", registerv1alpha1.GroupName, cluster.Name)
+	case err != nil:
 		return err
-	}
-	if a.deny {
+	case a.deny:
 		a.Say("%s: denied; its access to the hub is revoked", cluster.Name)
 		return nil
 	}
@@ -175,25 +168,28 @@ func (a *accepting) decide(ctx context.Context, cluster *clusterv1.ManagedCluste
 	return nil
 }
 
-// requests returns the certificate requests of the agent of a cluster that nobody has decided about.
-func (a *accepting) requests(ctx context.Context, cluster string) ([]certificatesv1.CertificateSigningRequest, error) {
+// allRequesters returns the users whose certificate requests for a cluster nobody has decided about.
+func (a *accepting) allRequesters(ctx context.Context, cluster string) (users []string, err error) {
 	list, err := a.Kube.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{LabelSelector: clusterv1.ClusterNameLabel + "=" + cluster})
 	if err != nil {
 		return nil, fmt.Errorf("listing CertificateSigningRequests: %w", err)
 	}
-	return slices.DeleteFunc(list.Items, func(request certificatesv1.CertificateSigningRequest) bool {
-		return request.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName || len(request.Status.Conditions)+len(request.Status.Certificate) > 0
-	}), nil
+	for _, request := range list.Items {
+		if request.Spec.SignerName == certificatesv1.KubeAPIServerClientSignerName && len(request.Status.Conditions)+len(request.Status.Certificate) == 0 {
+			users = append(users, request.Spec.Username)
+		}
+	}
+	return users, nil
 }
 
 // settled waits until the hub has applied the decision: the cluster has access, or has lost it.
 func (a *accepting) settled(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
 	err := cli.Poll(ctx, func(ctx context.Context) (string, error) {
 		current, err := a.OCM.ClusterV1().ManagedClusters().Get(ctx, cluster.Name, metav1.GetOptions{})
-		if a.deny && cli.Missing(err) {
+		switch {
+		case a.deny && cli.Missing(err):
 			return "", nil
-		}
-		if err != nil {
+		case err != nil:
 			return "", err
 		}
 		condition := meta.FindStatusCondition(current.Status.Conditions, clusterv1.ManagedClusterConditionHubAccepted)

@@ -23,7 +23,6 @@ import (
 )
 
 const (
-	authTimeout       = time.Minute
 	completionTimeout = 3 * time.Second
 	// authPage is the number of entries of one request.
 	authPage = 500
@@ -38,6 +37,7 @@ var (
 		"deployments.apps", "daemonsets.apps", "statefulsets.apps", "jobs.batch", "cronjobs.batch",
 		"roles.rbac.authorization.k8s.io", "clusterroles.rbac.authorization.k8s.io", "rolebindings.rbac.authorization.k8s.io", "clusterrolebindings.rbac.authorization.k8s.io",
 	}
+	// explained are the kinds of subjects of explain.
 	explained = []string{"user", "group", "serviceaccount"}
 )
 
@@ -91,7 +91,7 @@ func newCanI(env cli.Environment) *cobra.Command {
   # On which clusters may alice delete Secrets in all namespaces?
   clusteradm auth can-i delete secrets -A --subject alice`,
 		Args:              cobra.RangeArgs(2, 3),
-		ValidArgsFunction: completeRequest,
+		ValidArgsFunction: completeWords(authVerbs, authResources),
 		RunE:              a.run(a.canI),
 	}
 	a.flags(command)
@@ -109,7 +109,7 @@ func newWhoCan(env cli.Environment) *cobra.Command {
 		Example: `  # Who may read Secrets of the namespace prod on cluster1, or can gain the permission?
   clusteradm auth who-can get secrets -n prod --cluster cluster1 --escalations`,
 		Args:              cobra.RangeArgs(2, 3),
-		ValidArgsFunction: completeRequest,
+		ValidArgsFunction: completeWords(authVerbs, authResources),
 		RunE:              a.run(a.whoCan),
 	}
 	a.flags(command)
@@ -125,28 +125,23 @@ func newExplain(env cli.Environment) *cobra.Command {
 		Short: "Show everything that a user, group or ServiceAccount holds, by cluster",
 		Example: `  clusteradm auth explain user alice
   clusteradm auth explain serviceaccount cluster1/ops/cleaner`,
-		Args: cobra.ExactArgs(2),
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return explained, cobra.ShellCompDirectiveNoFileComp
-		},
-		RunE: a.run(a.explain),
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: completeWords(explained),
+		RunE:              a.run(a.explain),
 	}
 	a.flags(command)
 	command.Flags().StringArrayVar(&a.groups, "group", nil, "Group of the user. Can be repeated.")
 	return command
 }
 
-func completeRequest(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	switch len(args) {
-	case 0:
-		return authVerbs, cobra.ShellCompDirectiveNoFileComp
-	case 1:
-		return authResources, cobra.ShellCompDirectiveNoFileComp
+// completeWords returns a function that completes each argument from its list.
+func completeWords(lists ...[]string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) < len(lists) {
+			return lists[len(args)], cobra.ShellCompDirectiveNoFileComp
+		}
+		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return nil, cobra.ShellCompDirectiveNoFileComp
 }
 
 func (a *asking) completeNames(resource schema.GroupVersionResource) cobra.CompletionFunc {
@@ -171,7 +166,7 @@ func (a *asking) completeNames(resource schema.GroupVersionResource) cobra.Compl
 
 // run returns the function of a command that calls do after the checks of the flags.
 func (a *asking) run(do func(context.Context, []string) error) func(*cobra.Command, []string) error {
-	timeout := authTimeout
+	timeout := time.Minute
 	return cli.Within(&timeout, func(ctx context.Context, args []string) error {
 		if err := cli.OneOf("output", a.output, cli.OutputTable, cli.OutputJSON, cli.OutputName); err != nil {
 			return err
@@ -204,10 +199,14 @@ func (a *asking) selection() (accessv1alpha1.ClusterSelection, error) {
 	return selection, nil
 }
 
-// request returns the request that the arguments of can-i and who-can describe.
-func (a *asking) request(args []string) (accessv1alpha1.AccessRequest, error) {
+// request returns the request that the arguments of can-i and who-can describe, and the selected clusters.
+func (a *asking) request(args []string) (request accessv1alpha1.AccessRequest, clusters accessv1alpha1.ClusterSelection, err error) {
+	if clusters, err = a.selection(); err != nil {
+		return request, clusters, err
+	}
 	if strings.HasPrefix(args[1], "/") {
-		return accessv1alpha1.AccessRequest{NonResourceAttributes: &accessv1alpha1.NonResourceAttributes{Verb: args[0], Path: args[1]}}, nil
+		request.NonResourceAttributes = &accessv1alpha1.NonResourceAttributes{Verb: args[0], Path: args[1]}
+		return request, clusters, nil
 	}
 	resource, subresource, _ := strings.Cut(args[1], "/")
 	resource, group, _ := strings.Cut(resource, ".")
@@ -216,41 +215,19 @@ func (a *asking) request(args []string) (accessv1alpha1.AccessRequest, error) {
 		attributes.Name = args[2]
 	}
 	if !a.all {
-		attributes.Namespace = ptr.Deref(a.Namespace, "")
-		if attributes.Namespace == "" {
-			namespace, _, err := a.ToRawKubeConfigLoader().Namespace()
-			if err != nil {
-				return accessv1alpha1.AccessRequest{}, err
-			}
-			attributes.Namespace = namespace
-		}
+		attributes.Namespace, _, err = a.ToRawKubeConfigLoader().Namespace() // of the flag, or of the context
 	}
-	return accessv1alpha1.AccessRequest{ResourceAttributes: attributes}, nil
+	request.ResourceAttributes = attributes
+	return request, clusters, err
 }
 
 func (a *asking) canI(ctx context.Context, args []string) error {
-	clusters, err := a.selection()
+	request, clusters, err := a.request(args)
 	if err != nil {
 		return err
 	}
-	request, err := a.request(args)
-	if err != nil {
-		return err
-	}
-	var answer *accessv1alpha1.FleetAccessReviewStatus
-	if a.subject == "" && len(a.groups) == 0 {
-		answer, err = a.pages(func(page accessv1alpha1.Page) (*accessv1alpha1.FleetAccessReviewStatus, error) {
-			review := &accessv1alpha1.SelfFleetAccessReview{Spec: accessv1alpha1.SelfFleetAccessReviewSpec{AccessRequest: request, Page: page, Clusters: clusters}}
-			got, err := a.OCM.AccessV1alpha1().SelfFleetAccessReviews().Create(ctx, review, metav1.CreateOptions{})
-			if err != nil {
-				return nil, err
-			}
-			return &got.Status, nil
-		}, a.decisions)
-	} else {
-		spec := accessv1alpha1.FleetAccessReviewSpec{User: a.subject, Groups: a.groups, AccessRequest: request, Clusters: clusters}
-		answer, err = a.review(ctx, spec, a.decisions)
-	}
+	spec := accessv1alpha1.FleetAccessReviewSpec{User: a.subject, Groups: a.groups, AccessRequest: request, Clusters: clusters}
+	answer, err := a.review(ctx, spec, a.subject == "" && len(a.groups) == 0, a.decisions)
 	if err == nil && answer.Allowed == 0 {
 		// The exit code is 1, as that of kubectl auth can-i.
 		err = errors.New("no selected cluster allows the request, as far as the hub knows")
@@ -282,31 +259,21 @@ func (a *asking) explain(ctx context.Context, args []string) error {
 	default:
 		return fmt.Errorf("cannot explain %q: use one of %s", args[0], strings.Join(explained, ", "))
 	}
-	_, err = a.review(ctx, spec, a.holdings)
+	_, err = a.review(ctx, spec, false, a.holdings)
 	return err
 }
 
-func (a *asking) review(ctx context.Context, spec accessv1alpha1.FleetAccessReviewSpec, show func(*accessv1alpha1.FleetAccessReviewStatus) error) (*accessv1alpha1.FleetAccessReviewStatus, error) {
-	return a.pages(func(page accessv1alpha1.Page) (*accessv1alpha1.FleetAccessReviewStatus, error) {
-		spec.Page = page
-		got, err := a.OCM.AccessV1alpha1().FleetAccessReviews().Create(ctx, &accessv1alpha1.FleetAccessReview{Spec: spec}, metav1.CreateOptions{})
-		if err != nil {
-			return nil, err
-		}
-		return &got.Status, nil
-	}, show)
-}
-
-// pages joins the pages of a review, shows them and returns them.
-func (a *asking) pages(next func(accessv1alpha1.Page) (*accessv1alpha1.FleetAccessReviewStatus, error), show func(*accessv1alpha1.FleetAccessReviewStatus) error) (*accessv1alpha1.FleetAccessReviewStatus, error) {
+// review joins the pages of a review of a subject, or of the caller for self, shows them and returns them.
+func (a *asking) review(ctx context.Context, spec accessv1alpha1.FleetAccessReviewSpec, self bool, show func(*accessv1alpha1.FleetAccessReviewStatus) error) (*accessv1alpha1.FleetAccessReviewStatus, error) {
 	all := &accessv1alpha1.FleetAccessReviewStatus{}
 	for {
-		page, err := next(accessv1alpha1.Page{Limit: ptr.To(int32(min(authPage, a.limit-len(all.Clusters)))), Continue: all.Continue})
+		spec.Page = a.page(len(all.Clusters), all.Continue)
+		status, err := a.send(ctx, spec, self)
 		if err != nil {
 			return nil, err
 		}
-		page.Clusters = slices.Concat(all.Clusters, page.Clusters)
-		if all = page; all.Continue == "" || len(all.Clusters) >= a.limit {
+		status.Clusters = slices.Concat(all.Clusters, status.Clusters)
+		if all = status; all.Continue == "" || len(all.Clusters) >= a.limit {
 			break
 		}
 	}
@@ -317,6 +284,21 @@ func (a *asking) pages(next func(accessv1alpha1.Page) (*accessv1alpha1.FleetAcce
 		return nil, err
 	}
 	return all, a.omitted(all.RemainingItemCount, "clusters")
+}
+
+// page returns the page of a review that follows a number of entries.
+func (a *asking) page(entries int, after string) accessv1alpha1.Page {
+	return accessv1alpha1.Page{Limit: ptr.To(int32(min(authPage, a.limit-entries))), Continue: after}
+}
+
+func (a *asking) send(ctx context.Context, spec accessv1alpha1.FleetAccessReviewSpec, self bool) (*accessv1alpha1.FleetAccessReviewStatus, error) {
+	if self {
+		review := &accessv1alpha1.SelfFleetAccessReview{Spec: accessv1alpha1.SelfFleetAccessReviewSpec{AccessRequest: spec.AccessRequest, Page: spec.Page, Clusters: spec.Clusters}}
+		got, err := a.OCM.AccessV1alpha1().SelfFleetAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		return &got.Status, err
+	}
+	got, err := a.OCM.AccessV1alpha1().FleetAccessReviews().Create(ctx, &accessv1alpha1.FleetAccessReview{Spec: spec}, metav1.CreateOptions{})
+	return &got.Status, err
 }
 
 func (a *asking) omitted(remaining *int64, what string) error {
@@ -349,14 +331,13 @@ func (a *asking) decisions(status *accessv1alpha1.FleetAccessReviewStatus) error
 }
 
 func (a *asking) clusterNames(status *accessv1alpha1.FleetAccessReviewStatus, selected func(*accessv1alpha1.ClusterAccess) bool) error {
+	var names []string
 	for i := range status.Clusters {
 		if c := &status.Clusters[i]; selected(c) {
-			if _, err := fmt.Fprintln(a.Out, cli.Printable(c.Cluster)); err != nil {
-				return err
-			}
+			names = append(names, c.Cluster)
 		}
 	}
-	return nil
+	return a.WriteLines(names)
 }
 
 // holdings shows what a subject holds. The names are those of the clusters on which it holds anything.
@@ -383,18 +364,14 @@ func (a *asking) holdings(status *accessv1alpha1.FleetAccessReviewStatus) error 
 }
 
 func (a *asking) whoCan(ctx context.Context, args []string) error {
-	clusters, err := a.selection()
-	if err != nil {
-		return err
-	}
-	request, err := a.request(args)
+	request, clusters, err := a.request(args)
 	if err != nil {
 		return err
 	}
 	spec := accessv1alpha1.FleetSubjectReviewSpec{AccessRequest: request, Clusters: clusters, Escalations: a.escalations}
 	all := &accessv1alpha1.FleetSubjectReviewStatus{}
 	for {
-		spec.Page = accessv1alpha1.Page{Limit: ptr.To(int32(min(authPage, a.limit-len(all.Subjects)))), Continue: all.Continue}
+		spec.Page = a.page(len(all.Subjects), all.Continue)
 		page, err := a.OCM.AccessV1alpha1().FleetSubjectReviews().Create(ctx, &accessv1alpha1.FleetSubjectReview{Spec: spec}, metav1.CreateOptions{})
 		if err != nil {
 			return err
@@ -424,12 +401,11 @@ func (a *asking) whoCan(ctx context.Context, args []string) error {
 
 func (a *asking) subjects(subjects []accessv1alpha1.SubjectAccess) error {
 	if a.output == cli.OutputName {
+		var names []string
 		for i := range subjects {
-			if _, err := fmt.Fprintln(a.Out, cli.Printable(subjectText(subjects[i].AccessSubject))); err != nil {
-				return err
-			}
+			names = append(names, subjectText(subjects[i].AccessSubject))
 		}
-		return nil
+		return a.WriteLines(names)
 	}
 	table := a.NewTable("SUBJECT", "BY", "CLUSTERS", "BINDING", "ROLE", "CLUSTERPERMISSION")
 	for i := range subjects {

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
@@ -19,28 +18,11 @@ const reasonLocal = "Local"
 // APIServiceName returns the name of the APIService of a version.
 func APIServiceName(version schema.GroupVersion) string { return version.Version + "." + version.Group }
 
-// Forwards reports whether a hub forwards a version to an API server, rather than serving it from
-// CustomResourceDefinitions.
+// Forwards reports whether a hub forwards a version to an API server. CustomResourceDefinitions serve others.
 func (c *Clients) Forwards(ctx context.Context, version schema.GroupVersion) (bool, error) {
-	service, err := c.forwardedTo(ctx, APIServiceName(version))
-	return service != nil, err
-}
-
-// ForwardsElsewhere reports whether a hub forwards the version of an APIService to another server than its manifest
-// names.
-func (c *Clients) ForwardsElsewhere(ctx context.Context, manifest *unstructured.Unstructured) (bool, error) {
-	service, err := c.forwardedTo(ctx, manifest.GetName())
-	wanted, _, _ := unstructured.NestedMap(manifest.Object, "spec", "service")
-	return service != nil && (service.Name != wanted["name"] || service.Namespace != wanted["namespace"]), err
-}
-
-// forwardedTo returns the Service in an APIService, or nil if there is none.
-func (c *Clients) forwardedTo(ctx context.Context, name string) (*apiregistrationv1.ServiceReference, error) {
-	current, err := Optional(c.APIServices.Get(ctx, name, metav1.GetOptions{}))
-	if err != nil || current == nil {
-		return nil, Prefix(err, "APIService %s", name)
-	}
-	return current.Spec.Service, nil
+	name := APIServiceName(version)
+	service, err := Optional(c.APIServices.Get(ctx, name, metav1.GetOptions{}))
+	return service != nil && service.Spec.Service != nil, Prefix(err, "APIService %s", name)
 }
 
 // WaitForAPIService waits until pending returns no reason to wait for an APIService.

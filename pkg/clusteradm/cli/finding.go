@@ -38,19 +38,15 @@ func (f Finding) String() string {
 }
 
 // Healthy returns a finding without a problem.
-func Healthy(subject, detail string) Finding {
-	return Finding{State: StateOK, Subject: subject, Cause: detail}
-}
+func Healthy(subject, detail string) Finding { return Finding{StateOK, subject, detail, ""} }
 
 // Warning returns a finding about something that waits, is late, or will fail soon.
 func Warning(subject, cause, remedy string) Finding {
-	return Finding{State: StateWarning, Subject: subject, Cause: cause, Remedy: remedy}
+	return Finding{StateWarning, subject, cause, remedy}
 }
 
 // Bad returns a finding about something that does not work.
-func Bad(subject, cause, remedy string) Finding {
-	return Finding{State: StateBad, Subject: subject, Cause: cause, Remedy: remedy}
-}
+func Bad(subject, cause, remedy string) Finding { return Finding{StateBad, subject, cause, remedy} }
 
 // Unknown returns the finding of a check that failed with err. If a permission is missing, the finding names it.
 func Unknown(subject string, err error) Finding {

@@ -9,6 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 )
 
+// Wrong returns an error about flags if the condition holds.
+func Wrong(condition bool, format string, args ...any) error {
+	if !condition {
+		return nil
+	}
+	return fmt.Errorf(format, args...)
+}
+
 // OneOf returns an error unless the value of a flag is allowed.
 func OneOf(flag, value string, allowed ...string) error {
 	if slices.Contains(allowed, value) {
@@ -31,11 +39,7 @@ func CheckName(flag, name string) error {
 
 // CheckURL returns an error unless the value of a flag is an https URL, because tokens are sent to it.
 func CheckURL(flag, address string) error {
-	parsed, err := url.Parse(address)
-	if err != nil {
-		return fmt.Errorf("--%s: %w", flag, err)
-	}
-	if parsed.Scheme != "https" || parsed.Host == "" {
+	if parsed, err := url.Parse(address); err != nil || parsed.Scheme != "https" || parsed.Host == "" {
 		return fmt.Errorf("--%s: must be a URL like https://hub.example.com:6443, not %q", flag, address)
 	}
 	return nil

@@ -44,6 +44,16 @@ func (e Environment) WriteJSON(value any) error {
 	return encoder.Encode(value)
 }
 
+// WriteLines prints texts of others as one line each.
+func (e Environment) WriteLines(texts []string) error {
+	var b strings.Builder
+	for _, text := range texts {
+		b.WriteString(Printable(text) + "\n")
+	}
+	_, err := io.WriteString(e.Out, b.String())
+	return err
+}
+
 // Table prints rows in columns.
 type Table struct {
 	out interface {

@@ -22,8 +22,7 @@ import (
 // delays are the delays of Poll. The first are short, because most waits end within milliseconds.
 var delays = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1.5, Steps: 10, Cap: 500 * time.Millisecond}
 
-// Poll calls check until it returns no reason to wait, or ctx ends. The error then
-// contains the last reason. An error of check ends Poll unless it may be temporary.
+// Poll calls check until it returns no reason to wait, or an error that is not temporary, or ctx ends.
 func Poll(ctx context.Context, check func(context.Context) (reason string, err error)) error {
 	var last string
 	err := delays.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
@@ -47,8 +46,7 @@ func Poll(ctx context.Context, check func(context.Context) (reason string, err e
 	return err
 }
 
-// Persist repeats a request while its error may be temporary, for at most a minute. It returns a conflict at once, because
-// the same request would get it again.
+// Persist repeats a request while its error may be temporary, but not after a conflict, for at most a minute.
 func Persist(ctx context.Context, request func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

@@ -83,16 +83,15 @@ func (c *consoling) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer func() { _ = listener.Close() }() // the server may have closed it
 	p, err := newProxy(clients.Config, listener.Addr(), c.ErrOut)
 	if err != nil {
-		return errors.Join(err, listener.Close())
+		return err
 	}
 	if _, err := fmt.Fprintln(c.Out, p.url()); err != nil {
-		return errors.Join(err, listener.Close())
+		return err
 	}
-	if _, err := fmt.Fprintln(c.ErrOut, "The URL works once. Stop the console with Ctrl-C."); err != nil {
-		return errors.Join(err, listener.Close())
-	}
+	_, _ = fmt.Fprintln(c.ErrOut, "The URL works once. Stop the console with Ctrl-C.") // the URL is what counts
 	if !c.noBrowser {
 		running.Go(func() {
 			if err := browse(ctx, p.url()); err != nil && ctx.Err() == nil {

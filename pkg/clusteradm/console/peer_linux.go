@@ -10,8 +10,7 @@ import (
 	"strings"
 )
 
-// socketTables list the sockets of the machine with their owners. The second contains those of programs that use
-// IPv6 sockets for IPv4.
+// socketTables list the sockets with their owners. The second contains those of programs that use IPv6 sockets for IPv4.
 var socketTables = []string{"/proc/net/tcp", "/proc/net/tcp6"}
 
 func ownUser() int { return os.Getuid() }

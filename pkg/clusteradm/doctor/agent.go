@@ -61,10 +61,10 @@ from the machine on which it runs.`,
 func (d *agentDoctor) deployment(ctx context.Context) ([]cli.Finding, error) {
 	const subject = "version of the agent"
 	deployment, findings := deploymentFindings(ctx, d.Kube, d.namespace, manifests.AgentName)
-	if deployment == nil && len(findings) == 0 {
+	switch {
+	case deployment == nil && len(findings) == 0:
 		return []cli.Finding{cli.Warning("Deployment "+d.namespace+"/"+manifests.AgentName, "does not exist", "run clusteradm join, unless the agent runs outside of the cluster; if it is in another namespace, set --agent-namespace")}, nil
-	}
-	if deployment == nil {
+	case deployment == nil:
 		return findings, nil
 	}
 	for _, container := range deployment.Spec.Template.Spec.Containers {
@@ -76,7 +76,7 @@ func (d *agentDoctor) deployment(ctx context.Context) ([]cli.Finding, error) {
 }
 
 func (d *agentDoctor) permissions(ctx context.Context) ([]cli.Finding, error) {
-	objects, err := join.Manifests(d.namespace)
+	objects, err := join.Manifests(join.Managed, d.namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -147,8 +147,7 @@ var refusals = map[metav1.StatusReason]struct{ cause, remedy string }{
 	metav1.StatusReasonServiceUnavailable: {"the server on the hub is not available", "on the hub, run clusteradm doctor"},
 }
 
-// bootstrap checks the credentials with which the agent registers. It does not run programs or read
-// files that the Secret names.
+// bootstrap checks the credentials to register. It does not run programs or read files that the Secret names.
 func (d *agentDoctor) bootstrap(ctx context.Context) cli.Finding {
 	subject := "Secret " + d.namespace + "/" + join.BootstrapSecret
 	const remedy = "run clusteradm join --hub-token with a token that clusteradm get token prints on the hub"

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -17,14 +19,6 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa/awsapply"
 )
-
-const doctorAWSExample = `  # The account of the hub, with its resources for one managed cluster
-  clusteradm doctor aws --hub-cluster-arn arn:aws:eks:us-west-2:123456789012:cluster/hub \
-      --managed-cluster-arn arn:aws:eks:us-west-2:210987654321:cluster/cluster1 --cluster-name cluster1
-
-  # The account of the managed cluster, with credentials for it
-  AWS_PROFILE=managed clusteradm doctor aws --hub-cluster-arn arn:aws:eks:us-west-2:123456789012:cluster/hub \
-      --managed-cluster-arn arn:aws:eks:us-west-2:210987654321:cluster/cluster1 --cluster-name cluster1`
 
 type awsDoctor struct {
 	cli.Environment
@@ -47,9 +41,11 @@ It exits with 1 if one is missing, differs, or cannot be read.
 
 The command uses the credentials that the AWS SDK finds, and only reads. It inspects the clusters in the
 account of these credentials. Run it once for each account.`,
-		Example: doctorAWSExample,
-		Args:    cobra.NoArgs,
-		RunE:    func(command *cobra.Command, _ []string) error { return d.run(command.Context()) },
+		Example: `  # The account of the managed cluster. In that of the hub, omit AWS_PROFILE
+  AWS_PROFILE=managed clusteradm doctor aws --hub-cluster-arn arn:aws:eks:us-west-2:123456789012:cluster/hub \
+      --managed-cluster-arn arn:aws:eks:us-west-2:210987654321:cluster/cluster1 --cluster-name cluster1`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error { return d.run(command.Context()) },
 	}
 	flags := command.Flags()
 	flags.StringVar(&d.hubARN, "hub-cluster-arn", "", "ARN of the hub's EKS cluster, as in the configuration of the server. Required.")
@@ -69,27 +65,21 @@ func (d *awsDoctor) inspection() (awsapply.Inspection, error) {
 		Desired:       irsa.Desired{Mapping: irsa.Mapping(d.eksAuth), ManageRoles: d.manageRoles, ClusterName: d.clusterName},
 		ServerAccount: manifests.HubNamespace + ":" + manifests.ServerName, AgentAccount: d.agentNamespace + ":" + d.agentAccount,
 	}
-	errs := []error{install.CheckMapping(d.eksAuth)}
-	var err error
+	var err, wrong error
 	if inspection.Hub, err = irsa.ParseARN(d.hubARN); err != nil {
 		return inspection, fmt.Errorf("--hub-cluster-arn: %w", err)
 	}
 	if d.managedARN != "" {
-		if inspection.Managed, err = irsa.ParseARN(d.managedARN); err != nil {
-			errs = append(errs, fmt.Errorf("--managed-cluster-arn: %w", err))
-		} else if err := inspection.Identity.Validate(); err != nil {
-			errs = append(errs, err)
+		if inspection.Managed, wrong = irsa.ParseARN(d.managedARN); wrong != nil {
+			wrong = fmt.Errorf("--managed-cluster-arn: %w", wrong)
+		} else {
+			wrong = inspection.Identity.Validate()
 		}
-		if inspection.ClusterName == "" {
-			inspection.ClusterName = inspection.Managed.ClusterName
-		}
-	} else if d.clusterName != "" {
-		errs = append(errs, errors.New("--cluster-name requires --managed-cluster-arn"))
+		inspection.ClusterName = cmp.Or(inspection.ClusterName, inspection.Managed.ClusterName)
 	}
-	if inspection.ServerRole, err = install.ServerRole(inspection.Hub, d.roleARN); err != nil {
-		errs = append(errs, err)
-	}
-	return inspection, errors.Join(errs...)
+	inspection.ServerRole, err = install.ServerRole(inspection.Hub, d.roleARN)
+	return inspection, errors.Join(install.CheckMapping(d.eksAuth), wrong, err,
+		cli.Wrong(d.managedARN == "" && d.clusterName != "", "--cluster-name requires --managed-cluster-arn"))
 }
 
 func (d *awsDoctor) run(ctx context.Context) error {
@@ -121,16 +111,14 @@ func (d *awsDoctor) run(ctx context.Context) error {
 	return nil
 }
 
-// mapped checks whether the ConfigMap aws-auth of the cluster of the current context
-// contains the role of the managed cluster.
+// mapped checks the role of the managed cluster in the ConfigMap aws-auth of the cluster of the current context.
 func (d *awsDoctor) mapped(ctx context.Context, desired irsa.Desired) awsapply.Finding {
 	finding := awsapply.Finding{State: awsapply.Unknown, Subject: "entry of " + desired.HubRoleARN() + " in ConfigMap kube-system/aws-auth"}
+	auth := &corev1.ConfigMap{}
 	clients, err := d.Connect()
-	if err != nil {
-		finding.Remedy = err.Error()
-		return finding
+	if err == nil {
+		auth, err = clients.Kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "aws-auth", metav1.GetOptions{})
 	}
-	auth, err := clients.Kube.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "aws-auth", metav1.GetOptions{})
 	if cli.IgnoreNotFound(err) != nil {
 		finding.Remedy = err.Error()
 		return finding
@@ -140,11 +128,9 @@ func (d *awsDoctor) mapped(ctx context.Context, desired irsa.Desired) awsapply.F
 		Username string   `json:"username"`
 		Groups   []string `json:"groups"`
 	}
-	if err == nil {
-		if err := yaml.Unmarshal([]byte(auth.Data["mapRoles"]), &roles); err != nil {
-			finding.State, finding.Remedy = awsapply.Different, "mapRoles is not a list of roles; correct it manually: "+err.Error()
-			return finding
-		}
+	if err := yaml.Unmarshal([]byte(auth.Data["mapRoles"]), &roles); err != nil {
+		finding.State, finding.Remedy = awsapply.Different, "mapRoles is not a list of roles; correct it manually: "+err.Error()
+		return finding
 	}
 	const accept = "accept the cluster; the server repairs an accepted cluster within 30 minutes, or when it starts"
 	finding.State, finding.Remedy = awsapply.Missing, accept

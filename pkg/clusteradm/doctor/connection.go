@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -87,19 +88,15 @@ func unreachable(subject, host string, err error) cli.Finding {
 	return cli.Bad(subject, host+" cannot be reached: "+err.Error(), remedy)
 }
 
-// connect sends a request to an API server. It returns findings about the connection, the credentials,
-// the certificates and the clock, and whether the API server can be used.
+// connect sends requests to an API server. It returns findings about it, and whether it can be used.
 func connect(ctx context.Context, config *rest.Config, subject string) (findings []cli.Finding, usable bool) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	findings = ownCertificate(config, "client certificate for the "+subject)
 	ok := cli.CountBad(findings) == 0
-	base, _, err := rest.DefaultServerUrlFor(config)
-	if err != nil {
-		return append(findings, cli.Bad(subject, err.Error(), "correct the kubeconfig")), false
-	}
+	base, _, wrong := rest.DefaultServerUrlFor(config)
 	client, err := rest.HTTPClientFor(config)
-	if err != nil {
+	if err := cmp.Or(wrong, err); err != nil {
 		return append(findings, cli.Bad(subject, err.Error(), "correct the kubeconfig")), false
 	}
 	defer client.CloseIdleConnections()
@@ -178,17 +175,13 @@ func validity(subject string, certificate *x509.Certificate, remedy string) cli.
 }
 
 // withoutRetry removes Retry-After from responses.
-func withoutRetry(inner http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(request *http.Request) (*http.Response, error) {
-		answer, err := inner.RoundTrip(request)
-		if err == nil {
-			answer.Header.Del("Retry-After")
-		}
-		return answer, err
-	})
-}
-
-type roundTripper func(*http.Request) (*http.Response, error)
+type withoutRetry struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
-func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
+func (w withoutRetry) RoundTrip(request *http.Request) (*http.Response, error) {
+	answer, err := w.RoundTripper.RoundTrip(request)
+	if err == nil {
+		answer.Header.Del("Retry-After")
+	}
+	return answer, err
+}

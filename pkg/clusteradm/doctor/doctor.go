@@ -4,6 +4,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -60,8 +61,7 @@ func (c *check) findings(ctx context.Context) []cli.Finding {
 	return findings
 }
 
-// run checks the connection to an API server, and then all other subjects concurrently, each with a deadline. It prints the
-// findings in the order of the checks, and returns an error if one of them is bad.
+// run checks the connection to an API server, and then all other subjects concurrently, each with a deadline.
 func (r *report) run(ctx context.Context, server string, checks []check) error {
 	if err := cli.OneOf("output", r.output, cli.OutputTable, cli.OutputJSON); err != nil {
 		return err
@@ -102,10 +102,9 @@ func undecided(subject, cause, remedy string) cli.Finding {
 	return cli.Finding{State: cli.StateUnknown, Subject: subject, Cause: cause, Remedy: remedy}
 }
 
-// impatient returns a copy of a configuration whose clients do not wait and retry if a server responds
-// with Retry-After: the response is a finding.
+// impatient returns a configuration whose clients do not repeat requests after Retry-After: the response is a finding.
 func impatient(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
-	config.Wrap(withoutRetry)
+	config.Wrap(func(inner http.RoundTripper) http.RoundTripper { return withoutRetry{inner} })
 	return config
 }

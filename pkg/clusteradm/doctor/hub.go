@@ -357,8 +357,7 @@ func late(object metav1.Object, condition *metav1.Condition) string {
 	return ""
 }
 
-// delivered returns findings about late objects of a kind, by namespace. list returns a page of them, and condition the
-// condition of an object that shows its delivery.
+// delivered returns findings about late objects of a kind, by namespace. condition returns what shows their delivery.
 func delivered[L interface {
 	metav1.ListInterface
 	runtime.Object
@@ -468,13 +467,6 @@ func podProblem(pods []corev1.Pod) string {
 	return ""
 }
 
-// restarted reports whether a container of a Pod has ended, so that its previous log contains the cause.
-func restarted(pod corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(status corev1.ContainerStatus) bool {
-		return status.LastTerminationState.Terminated != nil
-	})
-}
-
 // deploymentFindings returns a Deployment and a finding about it, or nothing if it does not exist.
 func deploymentFindings(ctx context.Context, kube kubernetes.Interface, namespace, name string) (*appsv1.Deployment, []cli.Finding) {
 	subject := "Deployment " + namespace + "/" + name
@@ -495,8 +487,12 @@ func deploymentFindings(ctx context.Context, kube kubernetes.Interface, namespac
 		if problem := podProblem(pods.Items); problem != "" {
 			reason += "; " + problem
 		}
-		if slices.ContainsFunc(pods.Items, restarted) {
-			previous = " --previous"
+		for _, pod := range pods.Items {
+			for _, status := range pod.Status.ContainerStatuses {
+				if status.LastTerminationState.Terminated != nil {
+					previous = " --previous" // contains the cause
+				}
+			}
 		}
 	}
 	remedy := fmt.Sprintf("see kubectl -n %[1]s describe deployment %[2]s and kubectl -n %[1]s logs deployment/%[2]s%[3]s", namespace, name, previous)

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/component-helpers/auth/rbac/validation"
@@ -47,7 +49,13 @@ func (r *report) permissionsOf(ctx context.Context, subject, namespace, account 
 func textsOf(all []authorizationv1.ResourceAttributes) []string {
 	verbs := map[string]sets.Set[string]{} // by resource
 	for _, attributes := range all {
-		resource := resourceText(&attributes)
+		resource := schema.GroupResource{Group: attributes.Group, Resource: path.Join(attributes.Resource, attributes.Subresource)}.String()
+		if attributes.Name != "" {
+			resource += " " + attributes.Name
+		}
+		if attributes.Namespace != "" {
+			resource += " in " + attributes.Namespace
+		}
 		verbs[resource] = verbs[resource].Union(sets.New(attributes.Verb))
 	}
 	var texts []string
@@ -55,23 +63,6 @@ func textsOf(all []authorizationv1.ResourceAttributes) []string {
 		texts = append(texts, strings.Join(sets.List(verbs[resource]), "/")+" "+resource)
 	}
 	return texts
-}
-
-func resourceText(attributes *authorizationv1.ResourceAttributes) string {
-	text := attributes.Resource
-	if attributes.Subresource != "" {
-		text += "/" + attributes.Subresource
-	}
-	if attributes.Group != "" {
-		text += "." + attributes.Group
-	}
-	if attributes.Name != "" {
-		text += " " + attributes.Name
-	}
-	if attributes.Namespace != "" {
-		text += " in " + attributes.Namespace
-	}
-	return text
 }
 
 func rulesOf(object *unstructured.Unstructured) ([]rbacv1.PolicyRule, error) {

@@ -49,8 +49,7 @@ const (
 	nearQuota = 0.8
 )
 
-// checkServer checks the server itself: it connects to it directly, with the client certificate of
-// the kubeconfig if it has one. It never sends a token: the server could use it for itself.
+// checkServer checks the server, over a direct connection. It never sends a token: the server could use it for itself.
 func (d *hubDoctor) checkServer(ctx context.Context) ([]cli.Finding, error) {
 	const subject = "server"
 	_, deployment := deploymentFindings(ctx, d.Kube, manifests.HubNamespace, manifests.ServerName)
@@ -124,15 +123,11 @@ func (d *hubDoctor) locate(ctx context.Context, port int32) (address string, sto
 	if pod == "" {
 		return "", nil, fmt.Errorf("the Service %s/%s has no running Pod for port %d", manifests.HubNamespace, manifests.ServerName, port)
 	}
-	forwarded, stop, err := d.forward(ctx, pod, target)
-	if err != nil {
-		return "", nil, fmt.Errorf("port forward to Pod %s: %w", pod, err)
-	}
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(int(forwarded))), stop, nil
+	address, stop, err = d.forward(ctx, pod, target)
+	return address, stop, cli.Prefix(err, "port forward to Pod %s", pod)
 }
 
-// backend returns a Pod to which a Service forwards connections to one of its ports, and the port of the Pod. It prefers a
-// Pod that is ready. It returns an empty name if there is no Pod.
+// backend returns a Pod and its port to which a port of a Service leads, if possible a ready Pod, or "" if there is none.
 func backend(service *corev1.Service, endpoints []discoveryv1.EndpointSlice, port int32) (pod string, target int32) {
 	i := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == port })
 	if i < 0 {
@@ -154,10 +149,10 @@ func backend(service *corev1.Service, endpoints []discoveryv1.EndpointSlice, por
 }
 
 // forward forwards a free local port to a Pod, until stop is called.
-func (d *hubDoctor) forward(ctx context.Context, pod string, port int32) (local uint16, stop func(), err error) {
+func (d *hubDoctor) forward(ctx context.Context, pod string, port int32) (local string, stop func(), err error) {
 	transport, upgrader, err := spdy.RoundTripperFor(d.Config)
 	if err != nil {
-		return 0, nil, err
+		return "", nil, err
 	}
 	address := d.Kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(manifests.HubNamespace).Name(pod).SubResource("portforward").URL()
 	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, address)
@@ -167,26 +162,23 @@ func (d *hubDoctor) forward(ctx context.Context, pod string, port int32) (local 
 	forwarder, err := portforward.NewOnAddressesWithContext(forwarding, dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", port)}, ready, io.Discard, io.Discard)
 	if err != nil {
 		end()
-		return 0, nil, err
+		return "", nil, err
 	}
 	finished := make(chan error, 1)
 	go func() { finished <- forwarder.ForwardPorts() }()
-	stop = func() { end(); <-finished }
 	select {
-	case err := <-finished:
-		end()
-		return 0, nil, cmp.Or(err, errors.New("it ended"))
+	case err = <-finished:
+		err = cmp.Or(err, errors.New("it ended"))
 	case <-ctx.Done():
-		end()
-		return 0, nil, ctx.Err()
+		err = ctx.Err()
 	case <-ready:
+		var ports []portforward.ForwardedPort
+		if ports, err = forwarder.GetPorts(); err == nil {
+			return fmt.Sprintf("127.0.0.1:%d", ports[0].Local), func() { end(); <-finished }, nil
+		}
 	}
-	ports, err := forwarder.GetPorts()
-	if err != nil {
-		stop()
-		return 0, nil, err
-	}
-	return ports[0].Local, stop, nil
+	end()
+	return "", nil, err
 }
 
 // serverClient returns a client for direct connections to the server, and whether it has a client certificate. Like the
@@ -374,8 +366,7 @@ func (d *hubDoctor) quotas(ctx context.Context, values func(string) map[quota]fl
 	return findings
 }
 
-// fullest names the namespace with the most objects of a resource, or returns an empty string if
-// they cannot be counted.
+// fullest names the namespace with the most objects of a resource, if they can be counted.
 func (d *hubDoctor) fullest(ctx context.Context, resource string) string {
 	i := slices.IndexFunc(handover.Kinds, func(kind handover.Kind) bool {
 		return kind.Resource.Resource == resource && kind.Name != handover.KindRegistration

@@ -15,8 +15,7 @@ import (
 )
 
 const (
-	// AdoptionState is the ConfigMap in the namespace of the server that records an adoption. With it, an interrupted
-	// adoption continues.
+	// AdoptionState is the ConfigMap that records an adoption. With it, an interrupted adoption continues.
 	AdoptionState = "hub-adoption"
 	// AdoptionEpoch and AdoptionPhase are keys of that ConfigMap.
 	AdoptionEpoch = "epoch"
@@ -34,8 +33,7 @@ func Adoption(ctx context.Context, kube kubernetes.Interface) (*corev1.ConfigMap
 	return state, err
 }
 
-// AdoptedEpoch returns the epoch that the hub has by an adoption, or the zero epoch if there is no record of one, and a
-// finding for a record that cannot be parsed.
+// AdoptedEpoch returns the epoch that the hub has by an adoption, or zero, and a finding for a record that is not valid.
 func AdoptedEpoch(ctx context.Context, kube kubernetes.Interface) (rehoming.Epoch, []cli.Finding, error) {
 	state, err := Adoption(ctx, kube)
 	if err != nil || state == nil {

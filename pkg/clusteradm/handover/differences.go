@@ -76,6 +76,8 @@ func sameScalar(a, b any) bool {
 	switch a := a.(type) {
 	case string:
 		b, ok := b.(string)
+		parseTime := func(text string) (time.Time, error) { return time.Parse(time.RFC3339, text) }
+		equalDurations := func(a, b time.Duration) bool { return a == b }
 		return ok && (a == b || same(a, b, parseTime, time.Time.Equal) || same(a, b, time.ParseDuration, equalDurations) ||
 			same(a, b, resource.ParseQuantity, resource.Quantity.Equal))
 	case bool, int64, float64:
@@ -93,7 +95,3 @@ func same[T any](a, b string, parse func(string) (T, error), equal func(T, T) bo
 	y, err := parse(b)
 	return err == nil && equal(x, y)
 }
-
-func parseTime(text string) (time.Time, error) { return time.Parse(time.RFC3339, text) }
-
-func equalDurations(a, b time.Duration) bool { return a == b }

@@ -88,8 +88,7 @@ func SwitchedVersions() []schema.GroupVersion {
 // CustomResourceDefinitions is the resource of CustomResourceDefinitions.
 var CustomResourceDefinitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// KeptVersion is the version of a CustomResourceDefinition by which its objects stay accessible while the hub forwards its
-// other versions to the server.
+// KeptVersion is the version by which objects of OCM stay accessible while the hub forwards the others to the server.
 const KeptVersion = "migration"
 
 // CustomKind is a kind that has a CustomResourceDefinition on the hub.

@@ -97,8 +97,7 @@ func Release(ctx context.Context, kube kubernetes.Interface) error {
 	})
 }
 
-// changeLease changes the Lease unless change returns false, again while others change it. A replica of the server renews
-// it every two seconds.
+// changeLease changes the Lease unless change returns false, again while others change it, as each renewal does.
 func changeLease(ctx context.Context, kube kubernetes.Interface, change func(*coordinationv1.LeaseSpec) bool) error {
 	client := kube.CoordinationV1().Leases(manifests.HubNamespace)
 	return cli.Poll(ctx, func(ctx context.Context) (string, error) {

@@ -21,11 +21,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/program"
 )
 
-const (
-	kindLease = "Lease"
-	// discoveryTimeout is the time in which the hub forgets the API groups of the server.
-	discoveryTimeout = 30 * time.Second
-)
+const kindLease = "Lease"
 
 var (
 	// writtenByServer are the objects that the server writes in its namespace.
@@ -104,17 +100,11 @@ func (c *cleaning) clean(ctx context.Context) error {
 
 // rendered returns the manifests for the installed settings. It returns an error if others manage the Deployment.
 func (c *cleaning) rendered(ctx context.Context) ([]*unstructured.Unstructured, error) {
-	crd, err := cli.Optional(c.Dynamic.Resource(handover.CustomResourceDefinitions).Get(ctx, "managedclusters."+clusterv1.GroupName, metav1.GetOptions{}))
-	if err != nil {
-		return nil, err
-	}
-	forwarded, err := c.Forwards(ctx, clusterv1.SchemeGroupVersion)
-	if err != nil {
-		return nil, err
-	}
-	c.ocm = crd != nil
 	settings := newHubSettings()
-	settings.existingOCM = c.ocm && !forwarded
+	var err error
+	if c.ocm, settings.existingOCM, err = c.definition(ctx, "managedclusters", clusterv1.SchemeGroupVersion); err != nil {
+		return nil, err
+	}
 	installed, err := readServer(ctx, c.Kube)
 	if err != nil {
 		return nil, err
@@ -128,8 +118,7 @@ func (c *cleaning) rendered(ctx context.Context) ([]*unstructured.Unstructured, 
 	return settings.objects()
 }
 
-// refuseDependents returns an error without --yes if managed clusters depend on objects of the kinds that the hub forwards
-// to the server.
+// refuseDependents returns an error without --yes if managed clusters depend on objects that the server stores.
 func (c *cleaning) refuseDependents(ctx context.Context, objects []*unstructured.Unstructured) error {
 	const remedy = "Run clusteradm unjoin on accepted clusters, delete the other objects, and wait until they are gone; or move them to OCM with clusteradm migrate --to crds. With --yes, they are deleted with the server, and agents keep what they have applied"
 	var counts []string
@@ -138,11 +127,9 @@ func (c *cleaning) refuseDependents(ctx context.Context, objects []*unstructured
 		if err != nil || c.yes || !slices.Contains([]string{handover.KindManagedCluster, handover.KindManifestWork, handover.KindClusterPermission, handover.KindServiceAccount}, kind.Name) {
 			continue
 		}
-		live, err := c.applier.Live(ctx, service)
-		if err != nil {
+		if live, err := c.applier.Live(ctx, service); err != nil {
 			return err
-		}
-		if live == nil || serviceOf(live) != serviceOf(service) {
+		} else if serviceOf(live) != serviceOf(service) {
 			continue
 		}
 		stored, err := handover.ListAll(ctx, c.Dynamic, kind.Resource)
@@ -161,14 +148,12 @@ func (c *cleaning) refuseDependents(ctx context.Context, objects []*unstructured
 			counts = append(counts, fmt.Sprintf("%d %s", len(stored), what))
 		}
 	}
-	switch found := strings.Join(counts, ", "); {
-	case found == "":
-	case c.DryRun:
-		c.Warn("managed clusters depend on objects that the server stores: %s. %s.", found, remedy)
-	default:
-		return fmt.Errorf("nothing was deleted: managed clusters depend on objects that the server stores: %s. %s", found, remedy)
+	err := cli.Wrong(len(counts) > 0, "managed clusters depend on objects that the server stores: %s. %s", strings.Join(counts, ", "), remedy)
+	if err != nil && c.DryRun {
+		c.Warn("%v.", err)
+		return nil
 	}
-	return nil
+	return cli.Prefix(err, "nothing was deleted")
 }
 
 // remove deletes the objects that exist. It prints those that stay, and for a dry run the others.
@@ -214,7 +199,7 @@ func (c *cleaning) reasonToKeep(ctx context.Context, live *unstructured.Unstruct
 		return "", nil
 	}
 	var lists []*metav1.APIResourceList
-	settle, cancel := context.WithTimeout(ctx, discoveryTimeout)
+	settle, cancel := context.WithTimeout(ctx, 30*time.Second) // in which the hub forgets the API groups of the server
 	defer cancel()
 	if err := cli.Poll(settle, func(context.Context) (reason string, err error) {
 		if lists, err = discovery.ServerPreferredNamespacedResources(c.Kube.Discovery()); discovery.IsGroupDiscoveryFailedError(err) {

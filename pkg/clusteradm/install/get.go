@@ -21,6 +21,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/handover"
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/program"
+	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 )
 
 const (
@@ -61,20 +62,20 @@ func newGetToken(env cli.Environment) *cobra.Command {
 		Use:   "token",
 		Short: "Print a token with which clusters request to join the hub",
 		Args:  cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
+		RunE: cli.Within(&g.timeout, func(ctx context.Context, _ []string) error {
 			if err := cli.OneOf("output", g.output, outputText, cli.OutputJSON); err != nil {
 				return err
 			}
-			join, expires, err := g.invite(command.Context())
+			join, err := g.invite(ctx)
 			if err != nil {
 				return err
 			}
 			if g.output == cli.OutputJSON {
 				return json.NewEncoder(g.Out).Encode(map[string]string{"hub-token": join.token, "hub-apiserver": join.server})
 			}
-			g.Say("token=%s\n\nIt expires at %s.\n\n%s", join.token, expires.Format(time.RFC3339), join)
+			g.Say("token=%s\n\nIt expires at %s.\n\n%s", join.token, join.expires.Format(time.RFC3339), join)
 			return nil
-		},
+		}),
 	}
 	g.addFlags(command.Flags())
 	command.Flags().StringVarP(&g.output, "output", "o", outputText, "text or json.")
@@ -87,13 +88,13 @@ func newGetJoinCommand(env cli.Environment) *cobra.Command {
 		Use:   "join-command",
 		Short: "Print the command with which a cluster joins the hub, with a new token",
 		Args:  cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			join, _, err := g.invite(command.Context())
+		RunE: cli.Within(&g.timeout, func(ctx context.Context, _ []string) error {
+			join, err := g.invite(ctx)
 			if err == nil {
 				g.Say("%s", join)
 			}
 			return err
-		},
+		}),
 	}
 	flags := command.Flags()
 	g.addFlags(flags)
@@ -103,65 +104,54 @@ func newGetJoinCommand(env cli.Environment) *cobra.Command {
 	return command
 }
 
-// invite returns the command with which clusters join, and the end of the validity of its token.
-func (g *inviting) invite(ctx context.Context) (join joinCommand, expires time.Time, err error) {
+// invite returns the command with which clusters join.
+func (g *inviting) invite(ctx context.Context) (join joinCommand, err error) {
 	errs := checkToken(g.tokenDuration, g.server)
 	if g.cluster != "" {
 		errs = append(errs, cli.CheckName("cluster-name", g.cluster))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return join, expires, err
+		return join, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, g.timeout)
-	defer cancel()
 	clients, err := g.Connect()
 	if err != nil {
-		return join, expires, err
+		return join, err
 	}
 	hub, err := g.hub(ctx, clients.Kube)
 	if err != nil {
-		return join, expires, err
+		return join, err
 	}
 	waits, err := handover.Held(ctx, clients.Kube)
 	if err != nil {
-		return join, expires, err
+		return join, err
 	}
 	create := bootstrapToken
 	if g.bootstrap {
 		create = kubernetesToken
 	}
-	join, expires, err = newJoinCommand(ctx, clients, hub, g.server, g.tokenDuration, create)
+	join, err = newJoinCommand(ctx, clients, hub, g.server, g.tokenDuration, create)
 	join.cluster, join.standby = g.cluster, waits
-	return join, expires, err
+	return join, err
 }
 
 // hub returns the settings of the hub that a join command contains: those of the flags, or of the installed server.
 func (g *inviting) hub(ctx context.Context, kube kubernetes.Interface) (*hubSettings, error) {
 	hub := &hubSettings{drivers: []registerv1alpha1.RegistrationDriver{program.DefaultDriver}}
 	installed, err := readServer(ctx, kube)
-	if err != nil {
-		return nil, err
-	}
 	if installed != nil {
 		hub = &installed.settings
 	}
-	if len(g.auth) > 0 {
-		if hub.drivers, err = program.ParseDrivers(g.auth); err != nil {
-			return nil, err
-		}
+	if err == nil && len(g.auth) > 0 {
+		hub.drivers, err = program.ParseDrivers(g.auth)
 	}
-	if hub.aws() && (hub.arn == nil || g.hubARN != "") {
-		arn, err := program.ClusterARN(g.ConfigFlags, "hub-cluster-arn", g.hubARN)
-		if err != nil {
-			return nil, err
-		}
-		hub.arn = &arn
+	if err == nil && hub.aws() && (hub.arn == nil || g.hubARN != "") {
+		hub.arn = &irsa.ARN{}
+		*hub.arn, err = program.ClusterARN(g.ConfigFlags, "hub-cluster-arn", g.hubARN)
 	}
-	return hub, nil
+	return hub, err
 }
 
-// kubernetesToken returns a bootstrap token of Kubernetes with which clusters register. It deletes the token if the hub does not
-// authenticate it.
+// kubernetesToken returns a bootstrap token of Kubernetes. It deletes the token if the hub does not authenticate it.
 func kubernetesToken(ctx context.Context, kube kubernetes.Interface, duration time.Duration) (string, time.Time, error) {
 	// Letters and digits only, as the API requires.
 	words := strings.ToLower(rand.Text())

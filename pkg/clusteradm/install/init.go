@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
@@ -28,8 +28,6 @@ import (
 
 const (
 	defaultTokenDuration = 24 * time.Hour
-	// probeName is the prefix of the request that checks whether the hub signs certificates.
-	probeName = "clusteradm-probe"
 	// minTokenDuration is the shortest lifetime of a token in Kubernetes.
 	minTokenDuration = 10 * time.Minute
 )
@@ -66,11 +64,9 @@ type initializing struct {
 	output        bool
 	probeTimeout  time.Duration
 	tokenDuration time.Duration
-	// beforeMigration is true if the server must not serve what the hub stores in CustomResourceDefinitions yet.
-	beforeMigration bool
-	// standby is true if the hub waits to adopt the clusters of another hub.
-	standby bool
-	hub     hubSettings
+	// beforeMigration and standby are true if the hub waits for a migration, or to adopt the clusters of another hub.
+	beforeMigration, standby bool
+	hub                      hubSettings
 
 	program.Options
 	// held is true if the server waits for a migration or an adoption, and keeps waiting.
@@ -134,52 +130,31 @@ func NewUpgrade(env cli.Environment) *cobra.Command {
 }
 
 func (i *initializing) complete() error {
-	errs := []error{cli.OneOf("apiserver", i.apiserver, program.Deploy, program.External)}
 	var err error
-	if i.hub.drivers, err = program.ParseDrivers(i.auth); err != nil {
-		errs = append(errs, err)
+	i.hub.drivers, err = program.ParseDrivers(i.auth)
+	errs := []error{
+		err,
+		cli.OneOf("apiserver", i.apiserver, program.Deploy, program.External),
+		cli.Wrong(!i.hub.aws() && i.hubARN != "", "--hub-cluster-arn requires --registration-auth=%s", registerv1alpha1.DriverAWSIRSA),
+		cli.Wrong(i.probeTimeout < 0, "--csr-probe-timeout must not be negative, not %s", i.probeTimeout),
+		cli.Wrong(i.output && i.DryRun, "--output-manifests excludes --dry-run"),
+		cli.Wrong(i.beforeMigration && (i.hub.existingOCM || i.apiserver == program.External || i.output), "--before-migration excludes --existing-ocm, --apiserver=external and --output-manifests"),
+		cli.Wrong(i.standby && (i.beforeMigration || i.hub.existingOCM || i.output), "--standby excludes --before-migration, --existing-ocm and --output-manifests"),
+		cli.Wrong(i.hub.localCluster && (i.apiserver != program.Deploy || i.standby || i.beforeMigration), "--local-cluster excludes --apiserver=external, --standby and --before-migration"),
 	}
 	if i.hub.aws() {
 		arn, err := program.ClusterARN(i.ConfigFlags, "hub-cluster-arn", i.hubARN)
 		errs, i.hub.arn = append(errs, err), &arn
-	} else if i.hubARN != "" {
-		errs = append(errs, fmt.Errorf("--hub-cluster-arn requires --registration-auth=%s", registerv1alpha1.DriverAWSIRSA))
 	}
 	errs = append(errs, checkToken(i.tokenDuration, i.server)...)
-	if i.probeTimeout < 0 {
-		errs = append(errs, fmt.Errorf("--csr-probe-timeout must not be negative, not %s", i.probeTimeout))
-	}
-	if i.output && i.DryRun {
-		errs = append(errs, errors.New("--output-manifests excludes --dry-run"))
-	}
-	if i.beforeMigration && (i.hub.existingOCM || i.apiserver == program.External || i.output) {
-		errs = append(errs, errors.New("--before-migration excludes --existing-ocm, --apiserver=external and --output-manifests"))
-	}
-	if i.standby && (i.beforeMigration || i.hub.existingOCM || i.output) {
-		errs = append(errs, errors.New("--standby excludes --before-migration, --existing-ocm and --output-manifests"))
-	}
-	if i.Upgrade {
-		i.hub.image.Upgrade()
-	}
 	if i.apiserver == program.Deploy {
-		image := ""
-		if i.installed != nil && !i.Reset {
-			image = i.installed.Image()
-		}
-		if i.hub.image.Image, err = i.hub.image.Of(manifests.ServerName, image, version.Short()); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, i.Choose(&i.hub.image, manifests.ServerName))
 	}
-	if i.hub.localCluster {
-		if i.apiserver != program.Deploy || i.standby || i.beforeMigration {
-			errs = append(errs, errors.New("--local-cluster excludes --apiserver=external, --standby and --before-migration"))
-		}
+	if i.hub.localCluster && i.hub.agentImage == "" {
 		// In the repository of the server's image, if that is one of a release.
-		if registry, tag, ok := program.ReleaseOf(manifests.ServerName, i.hub.image.Image); i.hub.agentImage == "" && ok {
-			i.hub.agentImage = registry + "/" + manifests.AgentImage + ":" + tag
-		} else if i.hub.agentImage == "" {
-			errs = append(errs, errors.New("--local-cluster requires --local-cluster-image, since the image of the server is not in the repository of a release"))
-		}
+		registry, tag, ok := program.ReleaseOf(manifests.ServerName, i.hub.image.Image)
+		i.hub.agentImage = registry + "/" + manifests.AgentImage + ":" + tag
+		errs = append(errs, cli.Wrong(!ok, "--local-cluster requires --local-cluster-image, since the image of the server is not in the repository of a release"))
 	}
 	return errors.Join(append(errs, i.hub.complete()...)...)
 }
@@ -196,11 +171,11 @@ func (i *initializing) run(ctx context.Context, _ []string) error {
 		return manifests.Write(i.Out, objects)
 	}
 	var err error
-	if i.Clients, err = i.Connect(); err != nil {
-		return errors.Join(i.complete(), err)
+	if i.Clients, err = i.Connect(); err == nil {
+		i.applier = manifests.NewApplier(i.Environment, i.Clients)
+		i.installed, err = readServer(ctx, i.Kube)
 	}
-	i.applier = manifests.NewApplier(i.Environment, i.Clients)
-	if i.installed, err = readServer(ctx, i.Kube); err != nil {
+	if err != nil {
 		return errors.Join(i.complete(), err)
 	}
 	if i.installed == nil && i.Upgrade {
@@ -249,6 +224,7 @@ func (i *initializing) keep(ctx context.Context) error {
 		i.hub.existingOCM = i.hub.existingOCM || installed.existingOCM && !i.Given("existing-ocm", "before-migration")
 		return nil
 	}
+	i.Current = installed.image.Image
 	if !i.Given("registration-auth", "registration-drivers") {
 		i.auth = nil
 		for _, driver := range installed.drivers {
@@ -320,24 +296,21 @@ func (i *initializing) install(ctx context.Context) error {
 		return err
 	}
 	objects, err := i.objects()
+	if err == nil && i.installed != nil && i.apiserver == program.Deploy {
+		err = i.refuse(objects)
+	}
 	if err != nil {
 		return err
 	}
-	if i.installed != nil && i.apiserver == program.Deploy {
-		if err := i.refuse(objects); err != nil {
-			return err
-		}
-	}
 	hold := i.standby && !i.held
 	if i.beforeMigration {
-		if objects, hold, err = i.stepAside(ctx, objects); err != nil {
-			return err
-		}
+		objects, hold, err = i.stepAside(ctx, objects)
 	}
-	if hold && i.standby {
-		if err := i.refuseClusters(ctx); err != nil {
-			return err
-		}
+	if err == nil && hold && i.standby {
+		err = i.refuseClusters(ctx)
+	}
+	if err != nil {
+		return err
 	}
 	changes, err := i.applier.Plan(ctx, objects...)
 	if err != nil {
@@ -368,14 +341,14 @@ func (i *initializing) install(ctx context.Context) error {
 			return err
 		}
 	}
-	if !i.Wait || i.apiserver == program.External {
-		return nil
-	}
 	return i.await(ctx, objects)
 }
 
-// await waits until the hub forwards requests to the server and, with --local-cluster, until the agent of the hub works.
+// await waits with --wait until the hub forwards requests to the server and, with --local-cluster, until its agent works.
 func (i *initializing) await(ctx context.Context, objects []*unstructured.Unstructured) error {
+	if !i.Wait || i.apiserver == program.External {
+		return nil
+	}
 	i.Say("waiting for the server")
 	if err := cli.WaitForDeployment(ctx, i.Kube, manifests.HubNamespace, manifests.ServerName); err != nil {
 		return err
@@ -402,8 +375,7 @@ func (i *initializing) refuse(objects []*unstructured.Unstructured) error {
 	return i.installed.losses(&i.hub, objects)
 }
 
-// decide adds the APIServices that the changed settings remove to the changes. It returns an error if they require a
-// confirmation that is not given. It prints them if the command only does that.
+// decide adds the APIServices to remove to the changes, and returns an error without a confirmation that they require.
 func (i *initializing) decide(ctx context.Context, objects []*unstructured.Unstructured, changes *[]manifests.Change) error {
 	var reasons []string
 	switch {
@@ -437,11 +409,8 @@ func (i *initializing) decide(ctx context.Context, objects []*unstructured.Unstr
 // unserved returns the APIServices that the server no longer serves. They would keep the hub from deleting namespaces.
 func (i *initializing) unserved(ctx context.Context) ([]manifests.Change, error) {
 	before, err := i.installed.settings.objects()
-	if err != nil {
-		return nil, err
-	}
-	after, err := i.hub.objects()
-	if err != nil {
+	after, wrong := i.hub.objects()
+	if err := cmp.Or(err, wrong); err != nil {
 		return nil, err
 	}
 	var gone []manifests.Change
@@ -449,20 +418,22 @@ func (i *initializing) unserved(ctx context.Context) ([]manifests.Change, error)
 		if served, _ := manifests.Find(after, object.GetKind(), object.GetName(), nil); object.GetKind() != cli.KindAPIService || served != nil {
 			continue
 		}
-		live, err := cli.Optional(i.Dynamic.Resource(apiregistrationv1.SchemeGroupVersion.WithResource("apiservices")).Get(ctx, object.GetName(), metav1.GetOptions{}))
+		live, err := i.applier.Live(ctx, object)
 		if err != nil {
 			return nil, err
 		}
-		if live != nil && serviceOf(live) == serviceOf(object) {
+		if serviceOf(live) == serviceOf(object) {
 			gone = append(gone, manifests.Change{Manifest: object, Live: live, Remove: true})
 		}
 	}
 	return gone, nil
 }
 
-// serviceOf returns the Service to which an APIService forwards requests. It is empty if the hub serves the version itself,
-// such as from a CustomResourceDefinition.
+// serviceOf returns the Service of an APIService. It is empty without an APIService, and if the hub serves the version itself.
 func serviceOf(object *unstructured.Unstructured) types.NamespacedName {
+	if object == nil {
+		return types.NamespacedName{}
+	}
 	namespace, _, _ := unstructured.NestedString(object.Object, "spec", "service", "namespace")
 	name, _, _ := unstructured.NestedString(object.Object, "spec", "service", "name")
 	return types.NamespacedName{Namespace: namespace, Name: name}
@@ -491,7 +462,7 @@ func (i *initializing) next(ctx context.Context) error {
 		i.Say("\nThe server is installed. Clusters join as before.")
 		return nil
 	}
-	join, expires, err := newJoinCommand(ctx, i.Clients, &i.hub, i.server, i.tokenDuration, bootstrapToken)
+	join, err := newJoinCommand(ctx, i.Clients, &i.hub, i.server, i.tokenDuration, bootstrapToken)
 	if err != nil {
 		return err
 	}
@@ -499,13 +470,13 @@ func (i *initializing) next(ctx context.Context) error {
 		i.Say("\nStart the server with: %s", irsa.ShellLine(i.hub.arguments()...))
 	}
 	if join.standby = i.standby; i.standby {
-		i.Say("\nThe hub waits to adopt clusters. On the hub whose clusters it may adopt, run before %s\n\n%s", expires.Format(time.RFC3339), join)
+		i.Say("\nThe hub waits to adopt clusters. On the hub whose clusters it may adopt, run before %s\n\n%s", join.expires.Format(time.RFC3339), join)
 		return nil
 	}
 	if i.hub.aws() {
 		i.Say("\nIn AWS, the server assumes the role %s\nwhich must exist with the policies of %s", i.hub.roleARN, version.Docs("registration-aws.md#create-the-role-of-the-hub"))
 	}
-	i.Say("\nThe hub is ready for clusters to join. On each cluster, run until %s\n\n%s", expires.Format(time.RFC3339), join)
+	i.Say("\nThe hub is ready for clusters to join. On each cluster, run until %s\n\n%s", join.expires.Format(time.RFC3339), join)
 	if len(i.hub.drivers) > 1 {
 		join.drivers = join.drivers[1:]
 		i.Say("\nor\n\n%s", join)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	proxyv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/program"
@@ -46,8 +47,9 @@ func readServer(ctx context.Context, kube kubernetes.Interface) (*installedHub, 
 	s.arnPatterns, s.identities = found.Values("auto-approved-arn-patterns"), found.Values("auto-approved-csr-identities")
 	s.etcdServers = found.List("etcd-servers")
 	s.search = found.Value("search-engine", searchEmbedded)
-	s.existingOCM = strings.Contains(strings.Join(found.Values(program.RuntimeConfigFlag), ","), clusterv1.SchemeGroupVersion.String()+"=false")
-	s.proxyAccounts = strings.Contains(strings.Join(found.Values(program.RuntimeConfigFlag), ","), proxyAccountsVersion+"=true")
+	versions := strings.Join(found.Values(program.RuntimeConfigFlag), ",")
+	s.existingOCM = strings.Contains(versions, clusterv1.SchemeGroupVersion.String()+"=false")
+	s.proxyAccounts = strings.Contains(versions, proxyv1alpha1.SchemeGroupVersion.String()+"=true")
 	s.serving = ""
 	switch file := found.Value("tls-cert-file", ""); {
 	case file == certManagerFile:
@@ -63,17 +65,14 @@ func readServer(ctx context.Context, kube kubernetes.Interface) (*installedHub, 
 		return nil, h.Unreadable("registration-auth", err)
 	}
 	if s.aws() {
-		arn, err := irsa.ParseARN(found.Value("hub-cluster-arn", ""))
-		if err != nil {
+		s.arn = &irsa.ARN{}
+		if *s.arn, err = irsa.ParseARN(found.Value("hub-cluster-arn", "")); err != nil {
 			return nil, h.Unreadable("hub-cluster-arn", err)
 		}
-		s.arn = &arn
 	}
+	s.tags = map[string]string{}
 	for _, tag := range found.List("aws-resource-tags") {
 		key, value, _ := strings.Cut(tag, "=")
-		if s.tags == nil {
-			s.tags = map[string]string{}
-		}
 		s.tags[key] = value
 	}
 	if s.roleARN, err = program.RoleOf(ctx, kube, manifests.HubNamespace, manifests.ServerName); err != nil {
@@ -91,40 +90,23 @@ func readServer(ctx context.Context, kube kubernetes.Interface) (*installedHub, 
 
 // keep sets to the installed value what no flag names.
 func (h *hubSettings) keep(installed *hubSettings, given func(flags ...string) bool) {
-	for flag, keep := range map[string]func(){
-		"irsa-manage-roles":    func() { h.manageRoles = installed.manageRoles },
-		"eks-auth":             func() { h.eksAuth = installed.eksAuth },
-		"serving-certificates": func() { h.serving = installed.serving },
-		"etcd-servers":         func() { h.etcdServers = installed.etcdServers },
-		"search-engine":        func() { h.search = installed.search },
-		"storage-size":         func() { h.storageSize = installed.storageSize },
-		"existing-ocm":         func() { h.existingOCM = installed.existingOCM },
-		"proxy-accounts":       func() { h.proxyAccounts = installed.proxyAccounts },
-		"auto-approved-csr-identities": func() {
-			if h.csr() {
-				h.identities = installed.identities
-			}
-		},
-		"auto-approved-arn-patterns": func() {
-			if h.aws() {
-				h.arnPatterns = installed.arnPatterns
-			}
-		},
-		"aws-resource-tags": func() {
-			if h.aws() {
-				h.tags = installed.tags
-			}
-		},
-		"hub-role-arn": func() {
-			if h.aws() && installed.aws() {
-				h.roleARN, h.keepRole = installed.roleARN, true
-			}
-		},
-	} {
-		if !given(flag) {
-			keep()
+	keep := func(flag string, applies bool, set func()) {
+		if applies && !given(flag) {
+			set()
 		}
 	}
+	keep("irsa-manage-roles", true, func() { h.manageRoles = installed.manageRoles })
+	keep("eks-auth", true, func() { h.eksAuth = installed.eksAuth })
+	keep("serving-certificates", true, func() { h.serving = installed.serving })
+	keep("etcd-servers", true, func() { h.etcdServers = installed.etcdServers })
+	keep("search-engine", true, func() { h.search = installed.search })
+	keep("storage-size", true, func() { h.storageSize = installed.storageSize })
+	keep("existing-ocm", true, func() { h.existingOCM = installed.existingOCM })
+	keep("proxy-accounts", true, func() { h.proxyAccounts = installed.proxyAccounts })
+	keep("auto-approved-csr-identities", h.csr(), func() { h.identities = installed.identities })
+	keep("auto-approved-arn-patterns", h.aws(), func() { h.arnPatterns = installed.arnPatterns })
+	keep("aws-resource-tags", h.aws(), func() { h.tags = installed.tags })
+	keep("hub-role-arn", h.aws() && installed.aws(), func() { h.roleARN, h.keepRole = installed.roleARN, true })
 }
 
 // losses returns an error if the server would not find its data after the change. objects are the manifests for the wanted settings.

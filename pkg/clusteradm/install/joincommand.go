@@ -27,10 +27,10 @@ func bootstrapToken(ctx context.Context, kube kubernetes.Interface, duration tim
 	seconds := int64(duration / time.Second)
 	request, err := kube.CoreV1().ServiceAccounts(manifests.BootstrapNamespace).CreateToken(ctx, manifests.BootstrapAccount,
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
-	if cli.Missing(err) {
+	switch {
+	case cli.Missing(err):
 		return "", time.Time{}, fmt.Errorf("the ServiceAccount %s in %s does not exist: run clusteradm init", manifests.BootstrapAccount, manifests.BootstrapNamespace)
-	}
-	if err != nil {
+	case err != nil:
 		return "", time.Time{}, fmt.Errorf("token of ServiceAccount %s in %s: %w", manifests.BootstrapAccount, manifests.BootstrapNamespace, err)
 	}
 	// The hub may return a shorter lifetime than requested.
@@ -38,22 +38,20 @@ func bootstrapToken(ctx context.Context, kube kubernetes.Interface, duration tim
 }
 
 func checkToken(duration time.Duration, server string) []error {
-	var errs []error
-	if duration < minTokenDuration {
-		errs = append(errs, fmt.Errorf("--token-duration must be at least %s, not %s", minTokenDuration, duration))
-	}
+	errs := []error{cli.Wrong(duration < minTokenDuration, "--token-duration must be at least %s, not %s", minTokenDuration, duration)}
 	if server != "" {
 		errs = append(errs, cli.CheckURL("hub-apiserver", server))
 	}
 	return errs
 }
 
-// joinCommand is the command with which a cluster joins the hub, or the command for the hub whose clusters this one may
-// adopt.
+// joinCommand is the command with which a cluster joins the hub, or with which another hub lets it adopt its clusters.
 type joinCommand struct {
 	// standby is true if the hub waits to adopt clusters.
 	standby       bool
 	server, token string
+	// expires is the end of the validity of the token.
+	expires time.Time
 	// cluster is the name of the cluster, or empty for the word CLUSTER_NAME.
 	cluster string
 	images  program.Images
@@ -62,23 +60,19 @@ type joinCommand struct {
 	arn     *irsa.ARN
 }
 
-// newJoinCommand returns the command with which clusters join the hub at an address, or at that of the kubeconfig, and the end
-// of the validity of its token.
-func newJoinCommand(ctx context.Context, clients *cli.Clients, hub *hubSettings, server string, duration time.Duration, create createToken) (joinCommand, time.Time, error) {
+// newJoinCommand returns the command with which clusters join the hub at an address, or at that of the kubeconfig.
+func newJoinCommand(ctx context.Context, clients *cli.Clients, hub *hubSettings, server string, duration time.Duration, create createToken) (joinCommand, error) {
 	config := rest.CopyConfig(clients.Config)
 	j := joinCommand{server: cmp.Or(server, config.Host), images: hub.image, drivers: hub.drivers, arn: hub.arn}
 	if registry, tag, ok := program.ReleaseOf(manifests.ServerName, hub.image.Image); ok && (registry != program.ArchiveRegistry || tag != version.Short()) {
 		j.images.Registry, j.images.Version = registry, tag
 	}
 	// Without certificates in the kubeconfig, those of the system verify the hub.
-	if err := rest.LoadTLSFiles(config); err != nil {
-		return j, time.Time{}, err
+	err := rest.LoadTLSFiles(config)
+	if j.ca = config.CAData; err == nil {
+		j.token, j.expires, err = create(ctx, clients.Kube, duration)
 	}
-	j.ca = config.CAData
-	var expires time.Time
-	var err error
-	j.token, expires, err = create(ctx, clients.Kube, duration)
-	return j, expires, err
+	return j, err
 }
 
 // String returns the command for the first driver, quoted for a shell.

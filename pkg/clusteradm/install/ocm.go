@@ -13,6 +13,7 @@ import (
 
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	proxyv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1alpha1"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
@@ -21,42 +22,36 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/version"
 )
 
-// These functions find out what a hub runs already, before init changes it.
-
-// detectOCM finds out whether the hub runs OCM: its CustomResourceDefinitions then keep the kinds that an
-// APIService would hide. It returns an error if a kind that the server must serve has one.
+// detectOCM finds out whether the hub runs OCM. It returns an error if a kind that the server must serve is stored there.
 func (i *initializing) detectOCM(ctx context.Context) error {
-	stores := func(resource string, version schema.GroupVersion) (bool, error) {
-		crd, err := cli.Optional(i.Dynamic.Resource(handover.CustomResourceDefinitions).Get(ctx, resource+"."+version.Group, metav1.GetOptions{}))
-		if err != nil || crd == nil {
-			return false, cli.Prefix(err, "checking whether the hub runs OCM")
-		}
-		// If the server already serves this group, the CustomResourceDefinition is hidden.
-		forwarded, err := i.Forwards(ctx, version)
-		return !forwarded, err
-	}
-	found, err := stores("managedclusters", clusterv1.SchemeGroupVersion)
-	if err != nil {
+	_, found, err := i.definition(ctx, "managedclusters", clusterv1.SchemeGroupVersion)
+	if i.hub.existingOCM = i.hub.existingOCM || found; err != nil || !i.hub.existingOCM {
 		return err
-	}
-	i.hub.existingOCM = i.hub.existingOCM || found
-	if !i.hub.existingOCM {
-		return nil
 	}
 	for resource, served := range map[string]schema.GroupVersion{
 		"clusterpermissions":     rbacv1alpha1.SchemeGroupVersion,
 		"managedserviceaccounts": authenticationv1beta1.SchemeGroupVersion,
 	} {
-		found, err := stores(resource, served)
-		if err != nil {
+		_, found, err := i.definition(ctx, resource, served)
+		switch {
+		case err != nil:
 			return err
-		}
-		if found {
+		case found:
 			return fmt.Errorf("the hub stores %s in a CustomResourceDefinition, which the server would hide. Move them to the server with clusteradm init --before-migration and clusteradm migrate, or delete the CustomResourceDefinition %s.%s and its controller; see %s", resource, resource, served.Group, version.Docs("migration.md#before-you-migrate"))
 		}
 	}
 	i.Say("the hub runs OCM, which continues to store ManifestWorks, ManagedClusters, sets and add-ons, and to register clusters")
 	return nil
+}
+
+// definition reports whether the hub has a CustomResourceDefinition, and whether it serves it: the server may hide it.
+func (i *initializing) definition(ctx context.Context, resource string, version schema.GroupVersion) (exists, serves bool, err error) {
+	crd, err := cli.Optional(i.Dynamic.Resource(handover.CustomResourceDefinitions).Get(ctx, resource+"."+version.Group, metav1.GetOptions{}))
+	if err != nil || crd == nil {
+		return false, false, cli.Prefix(err, "checking whether the hub runs OCM")
+	}
+	forwarded, err := i.Forwards(ctx, version)
+	return true, !forwarded, err
 }
 
 // waitsForMigration reports whether the hub still stores kinds that a migration moves to the server.
@@ -73,45 +68,34 @@ func (i *initializing) waitsForMigration(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// rolesOfOCM are the ClusterRoles that an installation has in common with OCM, whose agents need its rules until the
-// migration.
+// rolesOfOCM are the ClusterRoles in common with OCM, whose agents need its rules until the migration.
 var rolesOfOCM = []string{"open-cluster-management:bootstrap", "open-cluster-management:managedcluster:registration", "open-cluster-management:managedcluster:work"}
 
-// stepAside returns the objects without the APIServices of kinds that the hub stores and without existing ClusterRoles of
-// OCM, and whether the server must not run its controllers.
+// stepAside returns the objects that hide or change nothing of OCM, and whether the server must not run its controllers.
 func (i *initializing) stepAside(ctx context.Context, objects []*unstructured.Unstructured) (kept []*unstructured.Unstructured, waiting bool, err error) {
 	if kinds, _, err := handover.ReadKinds(ctx, i.Dynamic); err != nil {
 		return nil, false, err
 	} else if len(kinds) == 0 {
 		return nil, false, errors.New("the hub has no CustomResourceDefinitions of OCM: omit --before-migration")
 	}
-	versions := map[string]schema.GroupVersion{}
+	var moving []string
 	for _, version := range handover.SwitchedVersions() {
-		versions[cli.APIServiceName(version)] = version
+		moving = append(moving, cli.APIServiceName(version))
 	}
 	for _, object := range objects {
-		stays := true
-		switch {
-		case object.GetKind() == "ClusterRole" && slices.Contains(rolesOfOCM, object.GetName()):
-			role, err := cli.Optional(i.Kube.RbacV1().ClusterRoles().Get(ctx, object.GetName(), metav1.GetOptions{}))
-			if err != nil {
-				return nil, false, err
-			}
-			stays = role == nil
-		case object.GetKind() == cli.KindAPIService:
-			elsewhere, err := i.ForwardsElsewhere(ctx, object)
-			if err != nil {
-				return nil, false, err
-			}
-			stays = !elsewhere
-			if version, moves := versions[object.GetName()]; moves && stays {
-				if stays, err = i.Forwards(ctx, version); err != nil {
-					return nil, false, err
-				}
-				waiting = waiting || !stays
-			}
+		role := object.GetKind() == "ClusterRole" && slices.Contains(rolesOfOCM, object.GetName())
+		if !role && object.GetKind() != cli.KindAPIService {
+			kept = append(kept, object)
+			continue
 		}
-		if stays {
+		live, err := i.applier.Live(ctx, object)
+		switch target := serviceOf(live); {
+		case err != nil:
+			return nil, false, err
+		case role && live != nil, !role && target != serviceOf(nil) && target != serviceOf(object):
+		case !role && target == serviceOf(nil) && slices.Contains(moving, object.GetName()):
+			waiting = true
+		default:
 			kept = append(kept, object)
 		}
 	}
@@ -120,12 +104,10 @@ func (i *initializing) stepAside(ctx context.Context, objects []*unstructured.Un
 
 // probe prints a warning if the hub does not sign the certificates that clusters request.
 func (i *initializing) probe(ctx context.Context) error {
-	refusal, err := signing.Probe(ctx, i.Kube, probeName, i.probeTimeout)
+	refusal, err := signing.Probe(ctx, i.Kube, "clusteradm-probe", i.probeTimeout)
 	switch {
-	case ctx.Err() != nil:
+	case ctx.Err() != nil, err != nil && !apierrors.IsForbidden(err):
 		return fmt.Errorf("checking whether the hub signs client certificates: %w", errors.Join(err, ctx.Err()))
-	case err != nil && !apierrors.IsForbidden(err):
-		return fmt.Errorf("checking whether the hub signs client certificates: %w", err)
 	case err != nil:
 		i.Warn("cannot check whether the hub signs client certificates, since you have no permission: %s. If it does not, clusters cannot join with --registration-auth=%s.", cli.Printable(err.Error()), registerv1alpha1.DriverCSR)
 	case refusal != "":
@@ -140,13 +122,9 @@ Otherwise start kube-controller-manager with --cluster-signing-cert-file and --c
 	return nil
 }
 
-// hiddenByProxyAccounts returns a reason to confirm --proxy-accounts for each CustomResourceDefinition of the hub that it would
-// hide.
+// hiddenByProxyAccounts returns a reason to confirm --proxy-accounts for each CustomResourceDefinition that it would hide.
 func (i *initializing) hiddenByProxyAccounts(ctx context.Context) ([]string, error) {
-	version, err := schema.ParseGroupVersion(proxyAccountsVersion)
-	if err != nil {
-		return nil, err
-	}
+	version := proxyv1alpha1.SchemeGroupVersion
 	if served, err := i.Forwards(ctx, version); err != nil || served {
 		return nil, err // they are hidden already
 	}

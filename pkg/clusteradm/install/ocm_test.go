@@ -5,10 +5,12 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
+	kubefake "k8s.io/client-go/kubernetes/fake"
 	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
 
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
@@ -45,8 +47,10 @@ func TestUnservedKeepsAPIServicesOfOthers(t *testing.T) {
 	forwards := func(service string) map[string]any {
 		return map[string]any{"service": map[string]any{"namespace": manifests.HubNamespace, "name": service, "port": int64(443)}}
 	}
-	i := &initializing{installed: &installedHub{settings: newHubSettings()}, hub: newHubSettings(), Clients: &cli.Clients{Dynamic: dynamicfake.NewSimpleDynamicClient(runtime.NewScheme(),
-		apiService(ours, forwards(manifests.ServerName)), apiService(register, forwards(manifests.ServerName)), apiService(local, map[string]any{}), apiService(other, forwards("other")))}}
+	kube := kubefake.NewClientset()
+	kube.Resources = []*metav1.APIResourceList{{GroupVersion: "apiregistration.k8s.io/v1", APIResources: []metav1.APIResource{{Name: "apiservices", Kind: cli.KindAPIService}}}}
+	i := &initializing{installed: &installedHub{settings: newHubSettings()}, hub: newHubSettings(), applier: manifests.NewApplier(cli.Environment{}, &cli.Clients{Kube: kube, Dynamic: dynamicfake.NewSimpleDynamicClient(runtime.NewScheme(),
+		apiService(ours, forwards(manifests.ServerName)), apiService(register, forwards(manifests.ServerName)), apiService(local, map[string]any{}), apiService(other, forwards("other")))})}
 	i.hub.existingOCM = true
 	gone, err := i.unserved(t.Context())
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/types"
 
+	proxyv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1alpha1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
@@ -27,8 +28,7 @@ const (
 	servingSelfSigned  = "self-signed"
 	servingCertManager = "cert-manager"
 
-	// localCluster is the name of the hub as a cluster, and localAgent the identity with which its agent registers. They
-	// are those of the component local-cluster.
+	// localCluster is the hub as a cluster, and localAgent the user of its agent, both of the component local-cluster.
 	localCluster = "local-cluster"
 	localAgent   = "system:serviceaccount:" + manifests.AgentNamespace + ":" + manifests.AgentName
 )
@@ -42,7 +42,6 @@ type hubSettings struct {
 	tags        map[string]string
 	arnPatterns []string
 	identities  []string
-
 	// keepRole is true if roleARN is the installed one, which may be empty.
 	keepRole bool
 
@@ -52,19 +51,13 @@ type hubSettings struct {
 	etcdServers []string
 	search      string
 	storageSize string
-	// existingOCM is true if the hub runs OCM, which keeps the registration of clusters.
 	existingOCM bool
-	// localCluster is true if init installs the agent of the hub itself. Later, the agent stays as it is.
+	// localCluster is true if init installs the agent of the hub itself, with agentImage. Later, the agent stays as it is.
 	localCluster bool
-	// agentImage is the image of that agent.
-	agentImage string
-	// proxyAccounts is true if the server also serves ManagedServiceAccounts in proxyAccountsVersion.
+	agentImage   string
+	// proxyAccounts is true if the server also serves ManagedServiceAccounts in the version of the proposal.
 	proxyAccounts bool
 }
-
-// proxyAccountsVersion is the API version of ManagedServiceAccounts in the proposal. The upstream cluster-proxy has other
-// kinds in this version.
-const proxyAccountsVersion = "proxy.open-cluster-management.io/v1alpha1"
 
 func newHubSettings() hubSettings {
 	return hubSettings{eksAuth: string(irsa.AccessEntry), manageRoles: true, serving: servingSelfSigned, storageSize: "10Gi"}
@@ -85,7 +78,7 @@ func (h *hubSettings) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&h.existingOCM, "existing-ocm", false, "The hub runs OCM, which continues to store ManifestWorks, ManagedClusters, sets and add-ons, and to register clusters. By default, init looks for its CustomResourceDefinitions.")
 	flags.BoolVar(&h.localCluster, "local-cluster", false, "Also install the agent of the hub itself, as the cluster "+localCluster+", with which searches and fleet access contain the resources of the hub. Requires --registration-auth=csr.")
 	flags.StringVar(&h.agentImage, "local-cluster-image", "", "Image of the agent of the hub. Defaults to the agent in the repository of the server's image.")
-	flags.BoolVar(&h.proxyAccounts, "proxy-accounts", false, "Also serve ManagedServiceAccounts as "+proxyAccountsVersion+", the API version of the proposal. This hides the hub's CustomResourceDefinitions in that version, such as ManagedProxyConfigurations and ManagedProxyServiceResolvers of the upstream cluster-proxy: their objects can no longer be read or written.")
+	flags.BoolVar(&h.proxyAccounts, "proxy-accounts", false, "Also serve ManagedServiceAccounts as "+proxyv1alpha1.SchemeGroupVersion.String()+", the API version of the proposal. This hides the hub's CustomResourceDefinitions in that version, such as ManagedProxyConfigurations and ManagedProxyServiceResolvers of the upstream cluster-proxy: their objects can no longer be read or written.")
 	flags.StringVar(&h.storageSize, "storage-size", h.storageSize, "Size of the persistent volume.")
 }
 
@@ -95,65 +88,40 @@ func (h *hubSettings) csr() bool { return slices.Contains(h.drivers, registerv1a
 
 // complete sets the defaults, and returns the errors of the settings.
 func (h *hubSettings) complete() []error {
-	errs := []error{cli.OneOf("serving-certificates", h.serving, servingSelfSigned, servingCertManager)}
 	if h.search == "" {
 		h.search = searchEmbedded
 		if len(h.etcdServers) > 0 {
 			h.search = searchPostgres
 		}
 	}
-	errs = append(errs, cli.OneOf("search-engine", h.search, searchEmbedded, searchPostgres, searchNone))
-	if h.search == searchEmbedded && len(h.etcdServers) > 0 {
-		errs = append(errs, fmt.Errorf("--search-engine=%s supports only one replica and cannot be used with --etcd-servers", searchEmbedded))
-	}
-	if _, err := resource.ParseQuantity(h.storageSize); err != nil {
-		errs = append(errs, fmt.Errorf("--storage-size %q: %w", h.storageSize, err))
-	}
-	errs = append(errs, h.resources.Check()...)
-	isEmpty := func(value string) bool { return value == "" }
-	h.arnPatterns, h.identities = slices.DeleteFunc(h.arnPatterns, isEmpty), slices.DeleteFunc(h.identities, isEmpty)
+	isUnused := func(value string) bool { return value == "" || h.localCluster && value == localAgent } // the component adds it
+	h.arnPatterns, h.identities = slices.DeleteFunc(h.arnPatterns, isUnused), slices.DeleteFunc(h.identities, isUnused)
+	errs := append(h.resources.Check(), validate.FlagUsers("auto-approved-csr-identities", h.identities)...)
 	for _, pattern := range h.arnPatterns {
-		if _, err := irsa.CompilePattern(pattern); err != nil {
-			errs = append(errs, fmt.Errorf("--auto-approved-arn-patterns: %w", err))
-		}
+		_, err := irsa.CompilePattern(pattern)
+		errs = append(errs, cli.Prefix(err, "--auto-approved-arn-patterns"))
 	}
-	if len(h.arnPatterns) > 0 && !h.aws() {
-		errs = append(errs, fmt.Errorf("--auto-approved-arn-patterns requires --registration-auth=%s", registerv1alpha1.DriverAWSIRSA))
-	}
-	errs = append(errs, validate.FlagUsers("auto-approved-csr-identities", h.identities)...)
-	if h.localCluster {
-		// The component adds it.
-		h.identities = slices.DeleteFunc(h.identities, func(user string) bool { return user == localAgent })
-		if h.existingOCM || !h.csr() {
-			errs = append(errs, fmt.Errorf("--local-cluster requires --registration-auth=%s, and excludes --existing-ocm", registerv1alpha1.DriverCSR))
-		}
-	}
-	if len(h.identities) > 0 && !h.csr() {
-		errs = append(errs, fmt.Errorf("--auto-approved-csr-identities requires --registration-auth=%s", registerv1alpha1.DriverCSR))
-	}
-	return append(errs, h.completeAWS()...)
-}
-
-func (h *hubSettings) completeAWS() []error {
-	errs := []error{CheckMapping(h.eksAuth)}
+	_, err := resource.ParseQuantity(h.storageSize)
+	errs = append(errs, cli.Prefix(err, "--storage-size %q", h.storageSize), CheckMapping(h.eksAuth),
+		cli.OneOf("serving-certificates", h.serving, servingSelfSigned, servingCertManager),
+		cli.OneOf("search-engine", h.search, searchEmbedded, searchPostgres, searchNone),
+		cli.Wrong(h.search == searchEmbedded && len(h.etcdServers) > 0, "--search-engine=%s supports only one replica and cannot be used with --etcd-servers", searchEmbedded),
+		cli.Wrong(len(h.arnPatterns) > 0 && !h.aws(), "--auto-approved-arn-patterns requires --registration-auth=%s", registerv1alpha1.DriverAWSIRSA),
+		cli.Wrong(h.localCluster && (h.existingOCM || !h.csr()), "--local-cluster requires --registration-auth=%s, and excludes --existing-ocm", registerv1alpha1.DriverCSR),
+		cli.Wrong(len(h.identities) > 0 && !h.csr(), "--auto-approved-csr-identities requires --registration-auth=%s", registerv1alpha1.DriverCSR),
+		cli.Wrong(h.roleARN != "" && !h.keepRole && !h.aws(), "--hub-role-arn requires --registration-auth=%s", registerv1alpha1.DriverAWSIRSA))
 	if !h.aws() {
-		if h.roleARN != "" && !h.keepRole {
-			errs = append(errs, fmt.Errorf("--hub-role-arn requires --registration-auth=%s", registerv1alpha1.DriverAWSIRSA))
-		}
 		return errs
 	}
-	if err := irsa.ValidateResourceTags(h.tags); err != nil {
-		errs = append(errs, fmt.Errorf("--aws-resource-tags: %w", err))
-	}
+	errs = append(errs, cli.Prefix(irsa.ValidateResourceTags(h.tags), "--aws-resource-tags"))
 	if h.keepRole || *h.arn == (irsa.ARN{}) {
 		return errs // without an ARN of the hub, that is an error of its own
 	}
 	role, err := ServerRole(*h.arn, h.roleARN)
-	if err != nil {
-		return append(errs, err)
+	if err == nil {
+		h.roleARN = role.String()
 	}
-	h.roleARN = role.String()
-	return errs
+	return append(errs, err)
 }
 
 // CheckMapping returns an error unless a value of --eks-auth is valid.
@@ -224,8 +192,7 @@ func (h *hubSettings) build(k *types.Kustomization) ([]*unstructured.Unstructure
 	return objects, program.SetRole(objects, manifests.ServerName, h.roleARN)
 }
 
-// objects returns all objects of a hub: those of access, and the objects that run and expose the server. They equal the
-// result of kubectl kustomize for artifacts/deploy with the same components, except for the settings.
+// objects returns all objects of a hub: those of kubectl kustomize with the same components, with the settings.
 func (h *hubSettings) objects() ([]*unstructured.Unstructured, error) {
 	k := &types.Kustomization{Resources: []string{"deploy/base"}}
 	for component, used := range map[string]bool{

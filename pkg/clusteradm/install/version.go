@@ -58,10 +58,8 @@ func addInstalled(ctx context.Context, env cli.Environment, table cli.Table) err
 		return err
 	}
 	for i := range agents.Items {
-		for _, container := range agents.Items[i].Spec.Template.Spec.Containers {
-			if container.Name == manifests.AgentName {
-				table.Row("agent in "+agents.Items[i].Namespace, container.Image)
-			}
+		if agent, err := program.Of(&agents.Items[i], manifests.AgentName); err == nil {
+			table.Row("agent in "+agent.Namespace, agent.Image())
 		}
 	}
 	return nil

@@ -29,8 +29,7 @@ import (
 )
 
 const (
-	// hubCheckTimeout bounds the check whether this machine can reach the hub. The managed cluster may reach the hub even if
-	// this machine cannot.
+	// hubCheckTimeout bounds the check whether this machine can reach the hub. Agents may have another network.
 	hubCheckTimeout = 15 * time.Second
 	// clusterInfo is the ConfigMap in which a hub publishes its certificate authority, as kubeadm does.
 	clusterInfo = "cluster-info"
@@ -55,64 +54,56 @@ func (a *Address) AddFlags(flags *pflag.FlagSet, hub, required string) {
 
 // Complete checks the flags and reads the certificate authority that they name.
 func (a *Address) Complete() []error {
-	var errs []error
-	switch {
-	case a.token == "":
-		errs = append(errs, fmt.Errorf("--hub-token is required; clusteradm get token prints one on %s", a.hub))
-	case strings.ContainsFunc(a.token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		errs = append(errs, errors.New("--hub-token is not a token"))
+	errs := []error{
+		cli.Wrong(a.token == "", "--hub-token is required; clusteradm get token prints one on %s", a.hub),
+		cli.Wrong(strings.ContainsFunc(a.token, func(r rune) bool { return r <= ' ' || r > '~' }), "--hub-token is not a token"),
+		cli.Wrong(a.server == "", "--hub-apiserver is required"),
+		a.readAuthority(),
 	}
-	if a.server == "" {
-		errs = append(errs, errors.New("--hub-apiserver is required"))
-	} else {
+	if a.server != "" {
 		errs = append(errs, cli.CheckURL("hub-apiserver", a.server))
 	}
-	return append(errs, a.readAuthority())
+	return errs
 }
 
-func (a *Address) readAuthority() error {
-	var content []byte
-	var err error
+func (a *Address) readAuthority() (err error) {
+	flag := "--ca-file"
 	switch {
 	case a.caFile != "" && a.caData != "":
 		return errors.New("--ca-file and --ca-data cannot be used together")
 	case a.caFile != "":
-		if content, err = os.ReadFile(a.caFile); err != nil {
-			return fmt.Errorf("--ca-file: %w", err)
-		}
+		a.ca, err = os.ReadFile(a.caFile)
 	case a.caData != "":
-		if content, err = base64.StdEncoding.DecodeString(a.caData); err != nil {
-			return fmt.Errorf("--ca-data: %w", err)
-		}
+		flag = "--ca-data"
+		a.ca, err = base64.StdEncoding.DecodeString(a.caData)
 	default:
 		return nil
 	}
-	if _, err := certutil.ParseCertsPEM(content); err != nil {
-		return fmt.Errorf("--ca-file or --ca-data: %w", err)
+	if err == nil {
+		_, err = certutil.ParseCertsPEM(a.ca)
 	}
-	a.ca = content
-	return nil
+	return cli.Prefix(err, "%s", flag)
 }
 
-// Check returns a client of the hub that uses the token, and reports whether the hub has a ManagedCluster. It returns an
-// error for a hub or a token that does not work. If this machine cannot reach the hub, it only warns, because the managed
-// cluster may reach it.
+// Check returns a client of the hub that uses the token, and reports whether the hub has a ManagedCluster. If this machine
+// cannot reach the hub, it only warns, because the managed cluster may reach it.
 func (a *Address) Check(ctx context.Context, env cli.Environment, cluster string) (hub versioned.Interface, exists bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, hubCheckTimeout)
 	defer cancel()
-	if a.ca == nil {
-		if err := a.discover(ctx, env); err != nil {
-			return nil, false, err
-		}
-	}
 	if hub, err = versioned.NewForConfig(&rest.Config{Host: a.server, BearerToken: a.token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: a.ca}}); err != nil {
 		return nil, false, err
 	}
 	_, err = hub.ClusterV1().ManagedClusters().Get(ctx, cluster, metav1.GetOptions{})
+	var unknown x509.UnknownAuthorityError
 	var status apierrors.APIStatus
 	switch {
 	case err == nil:
 		return hub, true, nil
+	case a.ca == nil && errors.As(err, &unknown): // before the token was sent
+		if err := a.discover(ctx, env); err != nil {
+			return nil, false, err
+		}
+		return a.Check(ctx, env, cluster)
 	case cli.Missing(err):
 	case apierrors.IsUnauthorized(err):
 		return nil, false, fmt.Errorf("%s %s rejects --hub-token, which may have expired; clusteradm get token prints a new one", a.hub, a.server)
@@ -121,26 +112,19 @@ func (a *Address) Check(ctx context.Context, env cli.Environment, cluster string
 	case apierrors.IsNotFound(err):
 		return nil, false, fmt.Errorf("%s is not a hub: it does not serve ManagedClusters", a.server)
 	case cli.IsCertificateError(err):
-		return nil, false, fmt.Errorf("%s %s: %w", a.hub, a.server, err)
+		return nil, false, fmt.Errorf("%s %s: %w; --ca-file sets its certificate authority", a.hub, a.server, err)
 	case errors.As(err, &status):
 		env.Warn("%s returns an error: %s", a.hub, cli.Printable(err.Error()))
+	case a.ca == nil:
+		return nil, false, fmt.Errorf("%s %s cannot be reached from here, so its certificate cannot be checked: %w; give --ca-file", a.hub, a.server, err)
 	default:
 		env.Warn("%s cannot be reached from here and was not checked: %s", a.hub, cli.Printable(err.Error()))
 	}
 	return hub, false, nil
 }
 
-// discover finds the certificates that verify the hub if no flag sets them: the certificates of the system, or else the
-// certificates that the hub publishes, with a warning. It sends no token.
+// discover reads the certificates that the hub publishes, with a warning. It sends no token.
 func (a *Address) discover(ctx context.Context, env cli.Environment) error {
-	err := reach(ctx, &rest.Config{Host: a.server})
-	if err == nil {
-		return nil
-	}
-	var unknown x509.UnknownAuthorityError
-	if !errors.As(err, &unknown) {
-		return fmt.Errorf("hub %s: %w", a.server, err)
-	}
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: a.server, TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
 	if err != nil {
 		return err
@@ -152,9 +136,6 @@ func (a *Address) discover(ctx context.Context, env cli.Environment) error {
 	ca, err := publishedAuthority(info.Data[manifests.KubeconfigKey])
 	if err != nil {
 		return fmt.Errorf("ConfigMap %s in %s of the hub: %w; give --ca-file", clusterInfo, metav1.NamespacePublic, err)
-	}
-	if err := reach(ctx, &rest.Config{Host: a.server, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}); err != nil {
-		return fmt.Errorf("the certificate authority that the hub %s publishes does not verify its certificate: %w; give the right one with --ca-file", a.server, err)
 	}
 	sum := sha256.Sum256(ca)
 	env.Warn("the certificate authority of %s was read from the hub itself and is not verified. The SHA-256 hash of the PEM is %s. To verify it, give --ca-file.", a.hub, hex.EncodeToString(sum[:]))
@@ -175,20 +156,6 @@ func publishedAuthority(kubeconfig string) ([]byte, error) {
 	return nil, errors.New("it contains no certificate authority")
 }
 
-// reach returns nil if an API server responds with any status.
-func reach(ctx context.Context, config *rest.Config) error {
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	_, err = client.RESTClient().Get().AbsPath("/version").MaxRetries(0).DoRaw(ctx)
-	var status apierrors.APIStatus
-	if errors.As(err, &status) {
-		return nil
-	}
-	return err
-}
-
 // Secret returns the Secret with which an agent registers its cluster at the hub.
 func (a *Address) Secret(namespace, name string) (*unstructured.Unstructured, error) {
 	const hub, user = "hub", "bootstrap"
@@ -201,10 +168,8 @@ func (a *Address) Secret(namespace, name string) (*unstructured.Unstructured, er
 	if err != nil {
 		return nil, err
 	}
-	return manifests.FromTyped(&corev1.Secret{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: manifests.KindSecret},
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Type:       corev1.SecretTypeOpaque,
-		Data:       map[string][]byte{manifests.KubeconfigKey: kubeconfig},
-	})
+	secret := manifests.Named("v1", manifests.KindSecret, namespace, name)
+	secret.Object["type"] = string(corev1.SecretTypeOpaque)
+	secret.Object["data"] = map[string]any{manifests.KubeconfigKey: base64.StdEncoding.EncodeToString(kubeconfig)}
+	return secret, nil
 }

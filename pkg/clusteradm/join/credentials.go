@@ -30,8 +30,7 @@ const (
 	HubSecret       = "hub-kubeconfig-secret"
 
 	clusterNameKey = "cluster-name"
-	// hubHashKey is the key of the hub's identifier in the records of the agent. Other agents use the hash of the address
-	// instead.
+	// hubHashKey is the key of the hub in the records of the agent. Other agents use the hash of the address.
 	hubHashKey = "hub-hash"
 )
 
@@ -46,8 +45,7 @@ type Credentials struct {
 	user *clientcmdapi.AuthInfo
 }
 
-// ReadCredentials reads a Secret of the agent in a namespace. It returns nil if the Secret does not exist or cannot be read,
-// and an error with the credentials if their kubeconfig is damaged.
+// ReadCredentials reads a Secret of the agent. It returns nil without one, and an error with damaged credentials.
 func ReadCredentials(ctx context.Context, kube kubernetes.Interface, namespace, name string) (*Credentials, error) {
 	secret, err := cli.Optional(kube.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{}))
 	if err != nil || secret == nil {
@@ -96,8 +94,7 @@ func (c *Credentials) Static() *rest.Config {
 	}}
 }
 
-// Config returns a client configuration that acts on the hub as the agent. A program that gets a token runs in the Pod of
-// the agent.
+// Config does the same. A program that gets a token runs in the Pod of the agent.
 func (c *Credentials) Config(ctx context.Context, managed *cli.Clients) (*rest.Config, error) {
 	config := c.Static()
 	if c.user.Exec == nil {
@@ -116,8 +113,7 @@ func (c *Credentials) content(data []byte, file string) []byte {
 	return c.data[path.Base(file)]
 }
 
-// tokenFromAgent runs the token command in the Pod of the agent, because only that Pod can
-// act as the IAM role of the cluster.
+// tokenFromAgent runs the token command in the Pod of the agent: only that can act as the IAM role of the cluster.
 func tokenFromAgent(ctx context.Context, managed *cli.Clients, namespace string, command []string) (string, error) {
 	pods, err := managed.Kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: manifests.AgentLabel})
 	if err != nil {
@@ -128,16 +124,16 @@ func tokenFromAgent(ctx context.Context, managed *cli.Clients, namespace string,
 		if pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil {
 			continue
 		}
+		var credential clientauthenticationv1.ExecCredential
 		output, err := execute(ctx, managed, pod, command)
+		if err == nil {
+			err = json.Unmarshal(output, &credential)
+		}
+		if err == nil && (credential.Status == nil || credential.Status.Token == "") {
+			err = errors.New("the output contains no token")
+		}
 		if err != nil {
 			return "", fmt.Errorf("token of the hub from Pod %s: %w", pod.Name, err)
-		}
-		var credential clientauthenticationv1.ExecCredential
-		if err := json.Unmarshal(output, &credential); err != nil {
-			return "", fmt.Errorf("token of the hub from Pod %s: %w", pod.Name, err)
-		}
-		if credential.Status == nil || credential.Status.Token == "" {
-			return "", fmt.Errorf("token of the hub from Pod %s: the output contains no token", pod.Name)
 		}
 		return credential.Status.Token, nil
 	}

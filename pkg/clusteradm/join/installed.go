@@ -1,6 +1,7 @@
 package join
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -65,9 +66,7 @@ func (j *joining) keep(ctx context.Context) error {
 	if j.joined.Complete() {
 		server, ca = j.joined.server()
 	}
-	if j.address.server == "" {
-		j.address.server = server
-	}
+	j.address.server = cmp.Or(j.address.server, server)
 	if j.address.server == server && len(ca) > 0 && !j.Given("ca-file", "ca-data") {
 		j.address.ca = ca
 	}
@@ -86,22 +85,16 @@ func (j *joining) keep(ctx context.Context) error {
 		return nil
 	}
 	installed := &j.installed.settings
-	if j.settings.cluster == "" {
-		j.settings.cluster = installed.cluster
-	}
+	j.settings.cluster = cmp.Or(j.settings.cluster, installed.cluster)
 	if j.Reset {
 		return nil
 	}
+	j.Current = installed.image.Image
 	if !j.Given("registration-auth") {
 		j.auth = []string{string(installed.driver)}
 	}
 	if identity := installed.identity; identity != nil && strings.Join(j.auth, ",") == string(registerv1alpha1.DriverAWSIRSA) {
-		if j.hubARN == "" {
-			j.hubARN = identity.Hub.String()
-		}
-		if j.managedARN == "" {
-			j.managedARN = identity.Managed.String()
-		}
+		j.hubARN, j.managedARN = cmp.Or(j.hubARN, identity.Hub.String()), cmp.Or(j.managedARN, identity.Managed.String())
 		j.kept = installed
 	}
 	return nil

@@ -20,7 +20,6 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/program"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
-	"open-cluster-management.io/hub-apiserver/pkg/version"
 )
 
 const joinExample = `  # The command that clusteradm get join-command prints on the hub
@@ -114,38 +113,27 @@ func (j *joining) addFlags(flags *pflag.FlagSet, wait string) {
 }
 
 func (j *joining) complete() error {
-	var errs []error
+	errs := j.settings.resources.Check()
 	if !j.keepSecret {
-		errs = j.address.Complete()
+		errs = append(errs, j.address.Complete()...)
 	}
-	errs = append(errs, cli.CheckName("cluster-name", j.settings.cluster), cli.CheckName("agent-namespace", j.settings.namespace),
-		cli.OneOf("agent", j.agent, program.Deploy, program.External))
-	errs = append(errs, j.settings.resources.Check()...)
 	drivers, err := program.ParseDrivers(j.auth)
 	switch {
 	case err != nil:
-		errs = append(errs, err)
 	case len(drivers) > 1:
-		errs = append(errs, errors.New("--registration-auth must be a single driver"))
+		err = errors.New("--registration-auth must be a single driver")
 	case drivers[0] == registerv1alpha1.DriverAWSIRSA:
-		errs = append(errs, j.completeAWS())
+		err = j.completeAWS()
 	case j.hubARN != "" || j.managedARN != "":
-		errs = append(errs, fmt.Errorf("--eks-hub-cluster-arn and --managed-cluster-arn require --registration-auth=%s", registerv1alpha1.DriverAWSIRSA))
+		err = fmt.Errorf("--eks-hub-cluster-arn and --managed-cluster-arn require --registration-auth=%s", registerv1alpha1.DriverAWSIRSA)
 	}
+	errs = append(errs, err, cli.CheckName("cluster-name", j.settings.cluster), cli.CheckName("agent-namespace", j.settings.namespace),
+		cli.OneOf("agent", j.agent, program.Deploy, program.External))
 	if len(drivers) > 0 {
 		j.settings.driver = drivers[0]
 	}
-	if j.Upgrade {
-		j.settings.image.Upgrade()
-	}
 	if j.agent == program.Deploy {
-		image := ""
-		if j.installed != nil && !j.Reset {
-			image = j.installed.Image()
-		}
-		if j.settings.image.Image, err = j.settings.image.Of(manifests.AgentImage, image, version.Short()); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, j.Choose(&j.settings.image, manifests.AgentImage))
 	}
 	return errors.Join(errs...)
 }
@@ -175,13 +163,13 @@ func (j *joining) completeAWS() error {
 
 func (j *joining) run(ctx context.Context, _ []string) error {
 	var err error
-	if j.Clients, err = j.Connect(); err != nil {
-		return errors.Join(j.complete(), err)
+	if err = cli.CheckName("agent-namespace", j.settings.namespace); err != nil {
+		return j.complete()
 	}
-	if err := cli.CheckName("agent-namespace", j.settings.namespace); err != nil {
-		return errors.Join(j.complete(), err)
+	if j.Clients, err = j.Connect(); err == nil {
+		j.installed, err = readAgent(ctx, j.Kube, j.settings.namespace)
 	}
-	if j.installed, err = readAgent(ctx, j.Kube, j.settings.namespace); err != nil {
+	if err != nil {
 		return errors.Join(j.complete(), err)
 	}
 	if j.installed == nil && j.Upgrade {
@@ -274,8 +262,7 @@ func (j *joining) reasons(objects []*unstructured.Unstructured, changes []manife
 	return reasons
 }
 
-// sameCluster returns an error if the agent in this namespace is that of a cluster with another name. It warns if it has joined a
-// hub at another address.
+// sameCluster returns an error if the agent is that of another cluster. It warns if its hub has another address.
 func (j *joining) sameCluster() error {
 	if j.joined == nil {
 		return nil
@@ -334,8 +321,7 @@ func (j *joining) next(ctx context.Context) {
 	j.Say("\nThe agent registers %[1]s with the hub. To accept it, run on the hub\n\n    clusteradm accept --clusters %[1]s", j.settings.cluster)
 }
 
-// oidcProvider returns the issuer of the ServiceAccount tokens of a cluster, or "" if it
-// is unknown. The output then contains a placeholder.
+// oidcProvider returns the issuer of the ServiceAccount tokens of a cluster, or "" if it is unknown.
 func oidcProvider(ctx context.Context, kube kubernetes.Interface) string {
 	var document struct {
 		Issuer string `json:"issuer"`

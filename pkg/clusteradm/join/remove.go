@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,8 +25,7 @@ import (
 // AgentClusterRole is the ClusterRole of the agent on the managed cluster, and the beginning of the names of the others.
 const AgentClusterRole = "open-cluster-management:agent"
 
-// setNotAccepted revokes the acceptance. Hubs that run OCM allow a cluster to update its
-// ManagedCluster, but not to patch it.
+// setNotAccepted revokes the acceptance. Hubs that run OCM let a cluster update its ManagedCluster, but not patch it.
 func setNotAccepted(ctx context.Context, clusters clusterclient.ManagedClusterInterface, cluster *clusterv1.ManagedCluster) error {
 	patch := cli.MergePatch(map[string]any{
 		"metadata": map[string]any{"uid": cluster.UID},
@@ -58,7 +58,7 @@ func (u *unjoining) remove(ctx context.Context) error {
 	if err := cli.WaitForNoPods(ctx, u.Kube, u.namespace, manifests.AgentLabel); err != nil {
 		return err
 	}
-	objects, err := Manifests(u.namespace)
+	objects, err := Manifests(Managed, u.namespace)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,10 @@ func (u *unjoining) remove(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var bindings, own, shared, namespaces []*unstructured.Unstructured
+	var bindings, namespaces []*unstructured.Unstructured
+	rest := []*unstructured.Unstructured{
+		manifests.Named("v1", manifests.KindSecret, u.namespace, BootstrapSecret), manifests.Named("v1", manifests.KindSecret, u.namespace, HubSecret),
+	}
 	for _, object := range objects {
 		switch {
 		case object.GetKind() == manifests.KindCRD:
@@ -74,20 +77,12 @@ func (u *unjoining) remove(ctx context.Context) error {
 			bindings = append(bindings, object)
 		case object.GetKind() == manifests.KindNamespace:
 			namespaces = append(namespaces, object)
-		case object.GetNamespace() == u.namespace:
-			own = append(own, object)
-		default:
-			shared = append(shared, object)
+		case object.GetNamespace() == u.namespace || !others:
+			rest = append(rest, object)
 		}
 	}
-	own = append(own, manifests.Named("v1", manifests.KindSecret, u.namespace, BootstrapSecret), manifests.Named("v1", manifests.KindSecret, u.namespace, HubSecret))
-	if err := u.applier.Remove(ctx, append(bindings, own...)...); err != nil {
+	if err := u.applier.Remove(ctx, append(bindings, rest...)...); err != nil {
 		return err
-	}
-	if others == 0 {
-		if err := u.applier.Remove(ctx, shared...); err != nil {
-			return err
-		}
 	}
 	if u.purge {
 		if err := u.purgeRecords(ctx, others); err != nil {
@@ -97,41 +92,30 @@ func (u *unjoining) remove(ctx context.Context) error {
 	return u.removeNamespaces(ctx, namespaces, others)
 }
 
-// otherAgents returns the number of agents in other namespaces that are bound to the agent's role.
-func (u *unjoining) otherAgents(ctx context.Context) (int, error) {
+// otherAgents reports whether agents in other namespaces are bound to the agent's role.
+func (u *unjoining) otherAgents(ctx context.Context) (bool, error) {
 	bindings, err := u.Kube.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return 0, fmt.Errorf("agents of other hubs: %w", err)
+		return false, fmt.Errorf("agents of other hubs: %w", err)
 	}
-	others := 0
-	for i := range bindings.Items {
-		binding := &bindings.Items[i]
-		if binding.RoleRef.Name != AgentClusterRole {
-			continue
-		}
-		for _, subject := range binding.Subjects {
-			if subject.Kind == rbacv1.ServiceAccountKind && subject.Namespace != u.namespace {
-				others++
-			}
-		}
-	}
-	return others, nil
+	return slices.ContainsFunc(bindings.Items, func(binding rbacv1.ClusterRoleBinding) bool {
+		return binding.RoleRef.Name == AgentClusterRole && slices.ContainsFunc(binding.Subjects, func(subject rbacv1.Subject) bool {
+			return subject.Kind == rbacv1.ServiceAccountKind && subject.Namespace != u.namespace
+		})
+	}), nil
 }
 
-// purgeRecords removes the CRD of the agent's records unless records exist, because the
-// deletion of a record deletes the objects that it owns.
-func (u *unjoining) purgeRecords(ctx context.Context, others int) error {
-	if others > 0 {
+// purgeRecords removes the CRD of the agent's records unless records exist, whose deletion deletes applied objects.
+func (u *unjoining) purgeRecords(ctx context.Context, others bool) error {
+	if others {
 		u.Warn("the CustomResourceDefinition of AppliedManifestWorks is kept: agents of other hubs use it")
 		return nil
 	}
 	records, err := u.OCM.WorkV1().AppliedManifestWorks().List(ctx, metav1.ListOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
-		return fmt.Errorf("AppliedManifestWorks: %w", err)
-	case len(records.Items) > 0:
+	if err != nil {
+		return cli.Prefix(cli.IgnoreNotFound(err), "AppliedManifestWorks")
+	}
+	if len(records.Items) > 0 {
 		u.Warn("the CustomResourceDefinition of AppliedManifestWorks is kept: %d of them remain and own applied objects", len(records.Items))
 		return nil
 	}
@@ -142,21 +126,20 @@ func (u *unjoining) purgeRecords(ctx context.Context, others int) error {
 	return u.applier.Remove(ctx, objects...)
 }
 
-func (u *unjoining) removeNamespaces(ctx context.Context, namespaces []*unstructured.Unstructured, others int) error {
+func (u *unjoining) removeNamespaces(ctx context.Context, namespaces []*unstructured.Unstructured, others bool) error {
 	var errs []error
 	for _, object := range namespaces {
 		name := object.GetName()
-		if name != u.namespace && others > 0 {
+		if name != u.namespace && others {
 			continue
 		}
-		namespace, err := u.Kube.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		live, err := u.applier.Live(ctx, object)
 		switch {
-		case apierrors.IsNotFound(err):
-		case err != nil:
-			errs = append(errs, fmt.Errorf("namespace %s: %w", name, err))
-		case !manifests.Created(namespace):
+		case err != nil || live == nil:
+			errs = append(errs, err)
+		case !manifests.Created(live):
 			u.Say("namespace/%s stays: clusteradm did not create it", name)
-		case namespace.DeletionTimestamp == nil:
+		case live.GetDeletionTimestamp() == nil:
 			errs = append(errs, u.applier.Remove(ctx, object))
 		}
 	}

@@ -53,11 +53,11 @@ func (a *agentSettings) arguments() []string {
 
 // objects returns the objects on the managed cluster, without the Deployment of the agent if the agent runs elsewhere.
 func (a *agentSettings) objects(deploy bool) ([]*unstructured.Unstructured, error) {
-	path := "agent/managed"
+	path := Managed
 	if deploy {
 		path = "agent"
 	}
-	objects, err := build(path, a.namespace)
+	objects, err := Manifests(path, a.namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -88,14 +88,12 @@ func (a *agentSettings) objects(deploy bool) ([]*unstructured.Unstructured, erro
 	return objects, nil
 }
 
-// Manifests returns the objects that an agent in this namespace needs, except its Deployment and its Secret.
-func Manifests(namespace string) ([]*unstructured.Unstructured, error) {
-	return build("agent/managed", namespace)
-}
+// Managed is the directory of the objects that an agent needs, except its Deployment and its Secret.
+const Managed = "agent/managed"
 
-// build returns the objects of a directory of the agent, moved to a namespace. If it is not the default one, the names
+// Manifests returns the objects of a directory of the agent, moved to a namespace. If it is not the default one, the names
 // of bindings outside of the namespace contain it. Agents share the roles, and each agent has its own bindings.
-func build(path, namespace string) ([]*unstructured.Unstructured, error) {
+func Manifests(path, namespace string) ([]*unstructured.Unstructured, error) {
 	objects, err := manifests.Read(path)
 	if err != nil {
 		return nil, err

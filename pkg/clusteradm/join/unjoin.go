@@ -67,14 +67,11 @@ removes its objects of the cluster.`,
 }
 
 func (u *unjoining) run(ctx context.Context) error {
-	errs := []error{cli.CheckName("cluster-name", u.cluster), cli.CheckName("agent-namespace", u.namespace)}
-	if u.timeout <= 0 {
-		errs = append(errs, fmt.Errorf("--timeout must be more than 0, not %s", u.timeout))
-	}
-	if err := errors.Join(errs...); err != nil {
+	err := errors.Join(cli.CheckName("cluster-name", u.cluster), cli.CheckName("agent-namespace", u.namespace),
+		cli.Wrong(u.timeout <= 0, "--timeout must be more than 0, not %s", u.timeout))
+	if err != nil {
 		return err
 	}
-	var err error
 	if u.Clients, err = u.Connect(); err != nil {
 		return err
 	}
@@ -197,14 +194,12 @@ func (u *unjoining) tell(ctx context.Context, credentials *Credentials) error {
 func (u *unjoining) left(ctx context.Context, credentials *Credentials) ([]string, error) {
 	var left []string
 	records, err := u.OCM.WorkV1().AppliedManifestWorks().List(ctx, metav1.ListOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
+	if cli.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("AppliedManifestWorks: %w", err)
 	}
-	if err == nil {
-		for i := range records.Items {
-			if record := &records.Items[i]; record.Spec.HubHash == credentials.hubHash {
-				left = append(left, "the objects of ManifestWork "+cli.Printable(record.Spec.ManifestWorkName))
-			}
+	for i := range records.Items {
+		if record := &records.Items[i]; record.Spec.HubHash == credentials.hubHash {
+			left = append(left, "the objects of ManifestWork "+cli.Printable(record.Spec.ManifestWorkName))
 		}
 	}
 	accounts, err := u.Kube.CoreV1().ServiceAccounts(accountsNamespace).List(ctx, metav1.ListOptions{LabelSelector: accountsSelector(credentials.hubHash, u.cluster)})

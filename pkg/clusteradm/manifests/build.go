@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
@@ -60,12 +61,12 @@ func Build(k *types.Kustomization) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for _, resource := range built.Resources() {
 		// Kustomize decodes numbers as int, which objects of apimachinery cannot contain.
-		content, err := resource.MarshalJSON()
-		if err != nil {
-			return nil, err
-		}
 		object := &unstructured.Unstructured{}
-		if err := object.UnmarshalJSON(content); err != nil {
+		content, err := resource.MarshalJSON()
+		if err == nil {
+			err = object.UnmarshalJSON(content)
+		}
+		if err != nil {
 			return nil, err
 		}
 		objects = append(objects, object)
@@ -75,12 +76,9 @@ func Build(k *types.Kustomization) ([]*unstructured.Unstructured, error) {
 
 // Write prints objects as one stream of YAML documents.
 func Write(out io.Writer, objects []*unstructured.Unstructured) error {
+	printer := printers.YAMLPrinter{}
 	for _, object := range objects {
-		content, err := sigsyaml.Marshal(object.Object)
-		if err != nil {
-			return fmt.Errorf("%s: %w", Display(object), err)
-		}
-		if _, err := fmt.Fprintf(out, "---\n%s", content); err != nil {
+		if err := printer.PrintObj(object, out); err != nil {
 			return err
 		}
 	}
@@ -126,24 +124,11 @@ func Args(args ...string) []any {
 	return out
 }
 
-// FromTyped converts a typed object for an apply, without the fields that only the API server sets.
-func FromTyped(object runtime.Object) (*unstructured.Unstructured, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		return nil, err
-	}
-	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
-	return &unstructured.Unstructured{Object: content}, nil
-}
-
 // Named returns an object that only has a name.
 func Named(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
-	object := &unstructured.Unstructured{}
-	object.SetAPIVersion(apiVersion)
-	object.SetKind(kind)
-	object.SetNamespace(namespace)
-	object.SetName(name)
-	return object
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"namespace": namespace, "name": name},
+	}}
 }
 
 // IsBinding reports whether an object is a RoleBinding or a ClusterRoleBinding.

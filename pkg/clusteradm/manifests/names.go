@@ -2,8 +2,7 @@ package manifests
 
 // Names in the manifests.
 const (
-	// HubNamespace is the namespace of the server on the hub, and ServerName the name of its Deployment, its Service, its
-	// ServiceAccount, its PersistentVolumeClaim and its image.
+	// HubNamespace is the namespace of the server, and ServerName the name of its Deployment, Service, ServiceAccount and so on.
 	HubNamespace = "open-cluster-management-hub"
 	ServerName   = "hub-apiserver"
 	// ServingSecret is the Secret with the certificate of the server.

@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,18 +64,14 @@ func (a *Applier) planOne(ctx context.Context, object *unstructured.Unstructured
 		return c, cli.IgnoreNotFound(err)
 	}
 	c.Live = live
-	if object.GetKind() == KindNamespace {
-		if live.GetDeletionTimestamp() != nil {
-			return c, errors.New("the namespace is being deleted; try again after the deletion")
-		}
-		// An existing namespace stays unchanged, because clusteradm must not remove it later.
-		c.result = live
-		return c, nil
-	}
-	if object.GetKind() == KindCRD && object.GetName() == ClusterClaims && !slices.ContainsFunc(live.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
-		return entry.Manager == cli.FieldManager
-	}) {
-		// The definition of the upstream operator, or of another agent, stays unchanged.
+	namespace, claims := object.GetKind() == KindNamespace, object.GetKind() == KindCRD && object.GetName() == ClusterClaims
+	own := func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == cli.FieldManager }
+	switch {
+	case namespace && live.GetDeletionTimestamp() != nil:
+		return c, errors.New("the namespace is being deleted; try again after the deletion")
+	case namespace, claims && !slices.ContainsFunc(live.GetManagedFields(), own):
+		// An existing namespace stays unchanged, because clusteradm must not remove it later. So does the definition of the
+		// upstream operator or of another agent.
 		c.result = live
 		return c, nil
 	}
@@ -115,17 +112,18 @@ func WriteDiff(out io.Writer, changes []Change) error {
 		}
 		name := Display(c.Manifest)
 		if c.Manifest.GetKind() == KindSecret {
-			if _, err := fmt.Fprintf(out, "%s changes; its content is not printed\n", name); err != nil {
+			what := "changes"
+			if c.Live == nil {
+				what = "is created"
+			}
+			if _, err := fmt.Fprintf(out, "%s %s; its content is not printed\n", name, what); err != nil {
 				return err
 			}
 			continue
 		}
 		old, err := yamlLines(settable(c.Live))
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		current, err := yamlLines(settable(c.result))
-		if err != nil {
+		current, failure := yamlLines(settable(c.result))
+		if err := cmp.Or(err, failure); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		if err := difflib.WriteUnifiedDiff(out, difflib.UnifiedDiff{A: old, B: current, FromFile: "live " + name, ToFile: "new " + name, Context: 3}); err != nil {

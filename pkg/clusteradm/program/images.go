@@ -62,10 +62,3 @@ func ReleaseOf(name, image string) (registry, tag string, ok bool) {
 	registry, ok = strings.CutSuffix(image, "/"+name)
 	return registry, tag, ok && registry != ""
 }
-
-// Upgrade selects the release of this command, unless flags name another image.
-func (i *Images) Upgrade() {
-	if i.Image == "" {
-		i.Version = cmp.Or(i.Version, version.Short())
-	}
-}

@@ -32,7 +32,7 @@ func Read(ctx context.Context, kube kubernetes.Interface, namespace, name, conta
 	if err != nil || deployment == nil {
 		return nil, cli.Prefix(err, "the Deployment %s in %s", name, namespace)
 	}
-	return newInstalled(deployment, container)
+	return Of(deployment, container)
 }
 
 // In returns a program in manifests.
@@ -41,10 +41,11 @@ func In(objects []*unstructured.Unstructured, name, container string) (*Installe
 	if _, err := manifests.Find(objects, manifests.KindDeployment, name, deployment); err != nil {
 		return nil, err
 	}
-	return newInstalled(deployment, container)
+	return Of(deployment, container)
 }
 
-func newInstalled(deployment *appsv1.Deployment, container string) (*Installed, error) {
+// Of returns a program by its Deployment and its container.
+func Of(deployment *appsv1.Deployment, container string) (*Installed, error) {
 	containers := deployment.Spec.Template.Spec.Containers
 	at := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == container })
 	if at < 0 {
@@ -53,13 +54,8 @@ func newInstalled(deployment *appsv1.Deployment, container string) (*Installed, 
 	return &Installed{deployment, &containers[at], parseArguments(containers[at].Args)}, nil
 }
 
-// Image returns the image of the program, or "" if the program is not installed.
-func (p *Installed) Image() string {
-	if p == nil {
-		return ""
-	}
-	return p.container.Image
-}
+// Image returns the image of the program.
+func (p *Installed) Image() string { return p.container.Image }
 
 // Values returns the values of flags, one for each time that they are set.
 func (p *Installed) Values(names ...string) []string {
@@ -169,8 +165,8 @@ func mergeArguments(installed []argument, before, after, optional []string) []st
 	return out
 }
 
-// Keep changes the Deployment of a program in objects, the manifests for the new settings, to the installed one with the
-// difference from the manifests for the installed settings. An argument in optional is not added if nothing changes it.
+// Keep changes the Deployment in objects, the manifests for the new settings, to the installed one with the difference from
+// the manifests for the installed settings.
 func (p *Installed) Keep(objects, installed []*unstructured.Unstructured, changes *Resources, optional []string) error {
 	var before, after appsv1.Deployment
 	if _, err := manifests.Find(installed, manifests.KindDeployment, p.Name, &before); err != nil {

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
+	"open-cluster-management.io/hub-apiserver/pkg/version"
 )
 
 // Where a program runs.
@@ -27,6 +29,8 @@ type Options struct {
 	// Upgrade is true if only the image changes.
 	Upgrade bool
 	Timeout time.Duration
+	// Current is the image that stays unless flags name another one, or empty.
+	Current string
 
 	yes   bool
 	flags *pflag.FlagSet
@@ -47,8 +51,16 @@ func (o *Options) AddFlags(flags *pflag.FlagSet, program, wait string) {
 // Given reports whether the command line contains one of the flags.
 func (o *Options) Given(names ...string) bool { return slices.ContainsFunc(names, o.flags.Changed) }
 
-// Confirm prints the changes of a dry run. It returns an error if the command may not make them: for the reasons, or because
-// they take fields from others.
+// Choose sets the image of a program. An upgrade selects the release of this command, unless flags name another image.
+func (o *Options) Choose(images *Images, name string) (err error) {
+	if o.Upgrade && images.Image == "" {
+		images.Version = cmp.Or(images.Version, version.Short())
+	}
+	images.Image, err = images.Of(name, o.Current, version.Short())
+	return err
+}
+
+// Confirm prints the changes of a dry run. It returns an error for the reasons, and for changes that take fields from others.
 func (o *Options) Confirm(env cli.Environment, changes []manifests.Change, reasons []string) error {
 	if o.DryRun {
 		if err := manifests.WriteDiff(env.Out, changes); err != nil {

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,19 +23,16 @@ import (
 // DefaultDriver is the registration driver of a program without --registration-auth.
 const DefaultDriver = registerv1alpha1.DriverCSR
 
-// driverSpellings maps the names of registration drivers in this product and in the upstream clusteradm to drivers.
-var driverSpellings = map[string]registerv1alpha1.RegistrationDriver{
-	string(registerv1alpha1.DriverCSR):     registerv1alpha1.DriverCSR,
-	string(registerv1alpha1.DriverAWSIRSA): registerv1alpha1.DriverAWSIRSA,
-	"awsirsa":                              registerv1alpha1.DriverAWSIRSA,
-}
-
 // ParseDrivers parses registration drivers. It keeps their order and drops duplicates.
 func ParseDrivers(values []string) ([]registerv1alpha1.RegistrationDriver, error) {
 	var drivers []registerv1alpha1.RegistrationDriver
 	for _, value := range values {
-		driver, ok := driverSpellings[strings.TrimSpace(value)]
-		if !ok {
+		driver := registerv1alpha1.RegistrationDriver(strings.TrimSpace(value))
+		switch driver {
+		case registerv1alpha1.DriverCSR, registerv1alpha1.DriverAWSIRSA:
+		case "awsirsa": // in the upstream clusteradm
+			driver = registerv1alpha1.DriverAWSIRSA
+		default:
 			return nil, fmt.Errorf("--registration-auth must be %s or %s, not %q", registerv1alpha1.DriverCSR, registerv1alpha1.DriverAWSIRSA, value)
 		}
 		if !slices.Contains(drivers, driver) {
@@ -47,8 +45,7 @@ func ParseDrivers(values []string) ([]registerv1alpha1.RegistrationDriver, error
 	return drivers, nil
 }
 
-// kubeconfigCluster returns the name of the cluster of the current context in the
-// kubeconfig, or "" if there is none. On EKS it is the ARN.
+// kubeconfigCluster returns the name of the cluster of the current context, or "" if there is none. On EKS it is the ARN.
 func kubeconfigCluster(access *genericclioptions.ConfigFlags) string {
 	if name := ptr.Deref(access.ClusterName, ""); name != "" {
 		return name
@@ -57,11 +54,7 @@ func kubeconfigCluster(access *genericclioptions.ConfigFlags) string {
 	if err != nil {
 		return ""
 	}
-	name := raw.CurrentContext
-	if other := ptr.Deref(access.Context, ""); other != "" {
-		name = other
-	}
-	if current := raw.Contexts[name]; current != nil {
+	if current := raw.Contexts[cmp.Or(ptr.Deref(access.Context, ""), raw.CurrentContext)]; current != nil {
 		return current.Cluster
 	}
 	return ""
@@ -69,15 +62,12 @@ func kubeconfigCluster(access *genericclioptions.ConfigFlags) string {
 
 // ClusterARN parses the ARN of an EKS cluster from a flag, or from the kubeconfig if the flag is not set.
 func ClusterARN(access *genericclioptions.ConfigFlags, flag, value string) (irsa.ARN, error) {
-	given := value != ""
-	if !given {
-		value = kubeconfigCluster(access)
+	if value != "" {
+		arn, err := irsa.ParseARN(value)
+		return arn, cli.Prefix(err, "--%s", flag)
 	}
-	arn, err := irsa.ParseARN(value)
-	switch {
-	case err != nil && given:
-		return irsa.ARN{}, fmt.Errorf("--%s: %w", flag, err)
-	case err != nil:
+	arn, err := irsa.ParseARN(kubeconfigCluster(access))
+	if err != nil {
 		return irsa.ARN{}, fmt.Errorf("--%s is required with --registration-auth=%s: the kubeconfig does not contain the ARN of this cluster", flag, registerv1alpha1.DriverAWSIRSA)
 	}
 	return arn, nil

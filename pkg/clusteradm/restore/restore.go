@@ -19,6 +19,7 @@ import (
 
 type restoring struct {
 	cli.Environment
+	*cli.Clients
 	all bool
 }
 
@@ -30,7 +31,7 @@ func New(env cli.Environment) *cobra.Command {
 		Short: "List the objects that agents keep",
 		Long:  "List the objects that agents keep, as the agents of the clusters report them.",
 		RunE: func(command *cobra.Command, args []string) error {
-			_, clusters, err := r.clusters(command.Context(), args)
+			clusters, err := r.clusters(command.Context(), args)
 			if err != nil {
 				return err
 			}
@@ -51,28 +52,23 @@ object, first create its ManifestWork or its ManagedServiceAccount again, with t
 ManagedServiceAccounts that the restored hub does not know, until you confirm the restore.`, list, confirm)
 }
 
-func (r *restoring) clusters(ctx context.Context, names []string) (*cli.Clients, []clusterv1.ManagedCluster, error) {
-	clients, err := r.Connect()
-	if err != nil {
-		return nil, nil, err
+func (r *restoring) clusters(ctx context.Context, names []string) (found []clusterv1.ManagedCluster, err error) {
+	if r.Clients, err = r.Connect(); err != nil {
+		return nil, err
 	}
-	client := clients.OCM.ClusterV1().ManagedClusters()
+	client := r.OCM.ClusterV1().ManagedClusters()
 	if len(names) == 0 {
 		list, err := client.List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return nil, nil, err
-		}
-		return clients, list.Items, nil
+		return list.Items, err
 	}
-	var found []clusterv1.ManagedCluster
 	for _, name := range sets.List(sets.New(names...)) {
 		cluster, err := client.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		found = append(found, *cluster)
 	}
-	return clients, found, nil
+	return found, nil
 }
 
 // print prints what the agents of clusters keep, one line for each object.
@@ -111,7 +107,7 @@ func (r *restoring) confirm(ctx context.Context, names []string) error {
 	if (len(names) == 0) != r.all {
 		return errors.New("name clusters, or use --all")
 	}
-	clients, clusters, err := r.clusters(ctx, names)
+	clusters, err := r.clusters(ctx, names)
 	if err != nil {
 		return err
 	}
@@ -128,7 +124,7 @@ func (r *restoring) confirm(ctx context.Context, names []string) error {
 		patch := cli.MergePatch(map[string]any{"metadata": map[string]any{
 			"uid": cluster.UID, "annotations": map[string]string{clusterv1.RestoreConfirmedAnnotation: id},
 		}})
-		if _, err := clients.OCM.ClusterV1().ManagedClusters().Patch(ctx, cluster.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		if _, err := r.OCM.ClusterV1().ManagedClusters().Patch(ctx, cluster.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", cluster.Name, err))
 			continue
 		}

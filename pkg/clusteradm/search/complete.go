@@ -18,8 +18,7 @@ const (
 	completionLimit   = 100
 )
 
-// complete completes the names of properties, and their values given the preceding words.
-// It completes values with a colon only in shells that do not split words at colons.
+// complete completes properties and values. Values with a colon need a shell that does not split words at colons.
 func (s *searching) complete(command *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	clients, err := s.Connect()
 	if err != nil {
@@ -42,14 +41,13 @@ func (s *searching) complete(command *cobra.Command, args []string, word string)
 		}
 		return out, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
 	}
-	property := word[:end]
 	// The completed value begins after the last operator and comma.
 	begin := end + len(word[end:]) - len(strings.TrimLeft(word[end:], ":=<>!"))
 	if comma := strings.LastIndexByte(word, ','); comma >= begin {
 		begin = comma + 1
 	}
 	values, err := clients.OCM.SearchV1alpha1().SearchCompletions().Create(ctx, &searchv1alpha1.SearchCompletion{
-		Spec: searchv1alpha1.SearchCompletionSpec{SearchTerms: terms, Property: property, Prefix: word[begin:], Limit: ptr.To[int32](completionLimit)},
+		Spec: searchv1alpha1.SearchCompletionSpec{SearchTerms: terms, Property: word[:end], Prefix: word[begin:], Limit: ptr.To[int32](completionLimit)},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError

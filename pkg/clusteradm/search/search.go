@@ -65,16 +65,13 @@ make a value literal. Properties and values are completed in the shell.`,
 	return command
 }
 
-// query returns the text of a query. The shell has removed the quotes around an argument
-// with spaces, which must remain one word.
+// query returns the text of a query. It quotes an argument with spaces, as the shell has removed its quotes.
 func query(args []string) string {
-	words := make([]string, 0, len(args))
-	for _, arg := range args {
-		if !strings.ContainsAny(arg, " \t") || strings.ContainsAny(arg, `:=<>"'`) {
-			words = append(words, arg)
-			continue
+	words := slices.Clone(args)
+	for i, word := range words {
+		if strings.ContainsAny(word, " \t") && !strings.ContainsAny(word, `:=<>"'`) {
+			words[i] = quote(word)
 		}
-		words = append(words, quote(arg))
 	}
 	return strings.Join(words, " ")
 }
@@ -119,11 +116,11 @@ func (s *searching) run(ctx context.Context, args []string) error {
 	return s.table(&found.Status.SearchResult)
 }
 
-type found struct {
-	cluster, kind, namespace, name, status, age string
-}
+// columns are the columns of a table. The first four order resources without --order-by.
+var columns = []string{"CLUSTER", "KIND", "NAMESPACE", "NAME", "STATUS", "AGE"}
 
-func newFound(item *searchv1alpha1.SearchItem) (*found, error) {
+// row returns the values of a resource in the columns.
+func row(item *searchv1alpha1.SearchItem) ([]string, error) {
 	var properties map[string]any
 	if err := json.Unmarshal(item.Properties.Raw, &properties); err != nil {
 		return nil, fmt.Errorf("properties of %s: %w", item.UID, err)
@@ -132,35 +129,31 @@ func newFound(item *searchv1alpha1.SearchItem) (*found, error) {
 		value, _ := properties[name].(string)
 		return value
 	}
-	out := &found{
-		cluster: item.Cluster, kind: text("kind"), namespace: text("namespace"), name: text("name"), status: text("status"), age: "<unknown>",
-	}
+	age := "<unknown>"
 	if created, err := time.Parse(time.RFC3339, text("created")); err == nil {
-		out.age = duration.HumanDuration(time.Since(created))
+		age = duration.HumanDuration(time.Since(created))
 	}
-	return out, nil
+	return []string{item.Cluster, text("kind"), text("namespace"), text("name"), text("status"), age}, nil
 }
 
 // shown returns the resources found and then, by kind, the resources related to them.
-func (s *searching) shown(result *searchv1alpha1.SearchResult) ([]*found, error) {
+func (s *searching) shown(result *searchv1alpha1.SearchResult) ([][]string, error) {
 	lists := [][]searchv1alpha1.SearchItem{result.Items}
 	for i := range result.Related {
 		lists = append(lists, result.Related[i].Items)
 	}
-	var all []*found
+	var all [][]string
 	for _, items := range lists {
 		first := len(all)
 		for i := range items {
-			row, err := newFound(&items[i])
+			cells, err := row(&items[i])
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, row)
+			all = append(all, cells)
 		}
 		if len(s.orderBy) == 0 {
-			slices.SortStableFunc(all[first:], func(a, b *found) int {
-				return slices.Compare([]string{a.cluster, a.kind, a.namespace, a.name}, []string{b.cluster, b.kind, b.namespace, b.name})
-			})
+			slices.SortStableFunc(all[first:], func(a, b []string) int { return slices.Compare(a[:4], b[:4]) })
 		}
 	}
 	return all, nil
@@ -175,9 +168,9 @@ func (s *searching) table(result *searchv1alpha1.SearchResult) error {
 	if err != nil {
 		return err
 	}
-	table := s.NewTable("CLUSTER", "KIND", "NAMESPACE", "NAME", "STATUS", "AGE")
-	for _, f := range all {
-		table.Row(f.cluster, f.kind, f.namespace, f.name, f.status, f.age)
+	table := s.NewTable(columns...)
+	for _, cells := range all {
+		table.Row(cells...)
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -194,14 +187,13 @@ func (s *searching) names(result *searchv1alpha1.SearchResult) error {
 	if err != nil {
 		return err
 	}
-	for _, f := range all {
-		parts := []string{f.cluster}
-		if f.namespace != "" {
-			parts = append(parts, f.namespace)
+	names := make([]string, len(all))
+	for i, cells := range all {
+		cluster, kind, namespace, name := cells[0], cells[1], cells[2], cells[3]
+		if namespace != "" {
+			namespace += "/"
 		}
-		if _, err := fmt.Fprintln(s.Out, cli.Printable(strings.Join(append(parts, strings.ToLower(f.kind), f.name), "/"))); err != nil {
-			return err
-		}
+		names[i] = cluster + "/" + namespace + strings.ToLower(kind) + "/" + name
 	}
-	return nil
+	return s.WriteLines(names)
 }
