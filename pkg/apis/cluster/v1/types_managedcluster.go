@@ -18,10 +18,8 @@ const ManagedClusterFinalizer = "cluster.open-cluster-management.io/api-resource
 
 // Reasons of the condition HubAcceptedManagedCluster.
 const (
-	// ReasonHubClusterAdminAccepted is set if the cluster has access to the hub.
 	ReasonHubClusterAdminAccepted = "HubClusterAdminAccepted"
-	// ReasonHubClusterAdminDenied is set if the cluster has no access to the hub.
-	ReasonHubClusterAdminDenied = "HubClusterAdminDenied"
+	ReasonHubClusterAdminDenied   = "HubClusterAdminDenied"
 	// ReasonError is set if the server could not grant the access yet.
 	ReasonError = "Error"
 )
@@ -32,8 +30,7 @@ const (
 	ReasonResourceRemaining = "ResourceRemaining"
 	// ReasonDeletingError is set if the server cannot delete ManifestWorks. The server retries.
 	ReasonDeletingError = "DeletingError"
-	// ReasonNoResource is set if no ManifestWork is left.
-	ReasonNoResource = "NoResource"
+	ReasonNoResource    = "NoResource"
 	// ReasonDrainTimedOut is set if the server stopped waiting for the agent.
 	ReasonDrainTimedOut = "DrainTimedOut"
 )
@@ -70,8 +67,6 @@ const ReasonTooManyNamespaces = "TooManyNamespaces"
 // MaxManagedNamespaces bounds the namespaces in the status of a ManagedCluster.
 const MaxManagedNamespaces = 200
 
-// MaxManagedNamespaceConditions is how many conditions a listed namespace may have, and
-// MaxManagedNamespaceMessage how many bytes of the message of each are stored.
 const (
 	// MaxManagedNamespaceConditions bounds the conditions of a managed namespace. MaxManagedNamespaceMessage
 	// bounds the message of each, in bytes.

@@ -53,17 +53,14 @@ func (e *expressions) validate(key, text string, fldPath *field.Path, problem st
 			return nil
 		}
 		err = check()
-		if e.known == nil {
-			e.known = map[string]error{}
-		}
 		e.known[key] = err
 	}
-	if err != nil {
-		detail := err.Error()
-		if len(detail) > maxDetail {
-			detail = strings.ToValidUTF8(detail[:maxDetail], "") + "..."
-		}
-		return field.ErrorList{field.Invalid(fldPath, text, problem+": "+detail)}
+	if err == nil {
+		return nil
 	}
-	return nil
+	detail := err.Error()
+	if len(detail) > maxDetail {
+		detail = strings.ToValidUTF8(detail[:maxDetail], "") + "..."
+	}
+	return field.ErrorList{field.Invalid(fldPath, text, problem+": "+detail)}
 }

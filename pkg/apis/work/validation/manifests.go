@@ -98,12 +98,15 @@ func identify(raw []byte, fldPath *field.Path) (identity, field.ErrorList) {
 	}
 
 	var id identity
+	var generateName string
 	var errs field.ErrorList
 	read := func(from map[string]any, key string, into *string, fldPath *field.Path) {
 		switch value := from[key].(type) {
 		case nil:
 		case string:
-			*into = value
+			if *into = value; into != &generateName && len(value) > limits.MaxNameBytes {
+				errs = append(errs, field.TooLong(fldPath.Child(key), "", limits.MaxNameBytes))
+			}
 		default:
 			errs = append(errs, field.TypeInvalid(fldPath.Child(key), value, "must be a string"))
 		}
@@ -116,20 +119,11 @@ func identify(raw []byte, fldPath *field.Path) (identity, field.ErrorList) {
 	if !ok && object["metadata"] != nil {
 		errs = append(errs, field.TypeInvalid(metadataPath, object["metadata"], "must be an object"))
 	}
-	var generateName string
 	read(metadata, "name", &id.name, metadataPath)
 	read(metadata, "namespace", &id.namespace, metadataPath)
 	read(metadata, "generateName", &generateName, metadataPath)
 	errs = append(errs, validateStrings(metadata["labels"], metadataPath.Child("labels"))...)
 	errs = append(errs, validateStrings(metadata["annotations"], metadataPath.Child("annotations"))...)
-	for _, part := range []struct {
-		value string
-		path  *field.Path
-	}{{id.apiVersion, fldPath.Child("apiVersion")}, {id.kind, fldPath.Child("kind")}, {id.name, metadataPath.Child("name")}, {id.namespace, metadataPath.Child("namespace")}} {
-		if len(part.value) > limits.MaxNameBytes {
-			errs = append(errs, field.TooLong(part.path, "", limits.MaxNameBytes))
-		}
-	}
 	if len(errs) > 0 {
 		return id, errs
 	}
@@ -142,10 +136,7 @@ func identify(raw []byte, fldPath *field.Path) (identity, field.ErrorList) {
 		errs = append(errs, field.Required(metadataPath.Child("name"), ""))
 	}
 	errs = append(errs, validate.Name(id.name, metadataPath.Child("name"), validate.PathSegment)...)
-	if id.namespace != "" {
-		errs = append(errs, validate.Name(id.namespace, metadataPath.Child("namespace"), apivalidation.ValidateNamespaceName)...)
-	}
-	return id, errs
+	return id, append(errs, validate.OptionalName(id.namespace, metadataPath.Child("namespace"), apivalidation.ValidateNamespaceName)...)
 }
 
 // validateStrings accepts null and objects whose values are strings or null. A YAML
