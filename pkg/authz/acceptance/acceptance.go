@@ -17,5 +17,5 @@ import (
 func Check(ctx context.Context, a authorizer.Authorizer, cluster string) error {
 	return authz.Check(ctx, a, authorizationv1.ResourceAttributes{
 		Verb: "update", Group: registerv1alpha1.GroupName, Version: "*", Resource: "managedclusters", Subresource: "accept", Name: cluster,
-	}, registerv1alpha1.Resource("managedclusters/accept"), "accept or deny this cluster")
+	}, registerv1alpha1.Resource("managedclusters/accept"), cluster, "accept or deny this cluster")
 }

@@ -112,11 +112,10 @@ func (b *Bound) Take(u user.Info) (release func(), err error) {
 	}), nil
 }
 
-// describe returns a caller for a message.
 func describe(caller string) string {
 	for prefix, kind := range map[string]string{ofCluster: "cluster", ofNamespace: "the ServiceAccounts of namespace", ofUser: "user"} {
-		if len(caller) > len(prefix) && caller[:len(prefix)] == prefix {
-			return fmt.Sprintf("%s %q", kind, caller[len(prefix):])
+		if name, found := strings.CutPrefix(caller, prefix); found && name != "" {
+			return fmt.Sprintf("%s %q", kind, name)
 		}
 	}
 	return "the caller"

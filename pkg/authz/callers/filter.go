@@ -98,24 +98,13 @@ func checkURL(u *url.URL) error {
 	if len(u.RawQuery) <= maxRequirements {
 		return nil
 	}
-	for name, values := range u.Query() {
-		limit := 0
-		switch name {
-		case "labelSelector", "fieldSelector":
-			limit = maxSelectorBytes
-		case "continue":
-			limit = maxContinueBytes
-		default:
-			continue
-		}
-		for _, value := range values {
+	query := u.Query()
+	for name, limit := range map[string]int{"labelSelector": maxSelectorBytes, "fieldSelector": maxSelectorBytes, "continue": maxContinueBytes} {
+		for _, value := range query[name] {
 			if len(value) > limit {
 				return apierrors.NewBadRequest(fmt.Sprintf("%s: Too long: may not be more than %d bytes", name, limit))
 			}
-			if name == "continue" {
-				continue
-			}
-			if n := requirements(value, name == "labelSelector"); n > maxRequirements {
+			if n := requirements(value, name == "labelSelector"); name != "continue" && n > maxRequirements {
 				return apierrors.NewBadRequest(fmt.Sprintf("%s: Too many: %d requirements: must have at most %d; use the operator \"in\" for several values", name, n, maxRequirements))
 			}
 		}

@@ -29,5 +29,5 @@ func Bind(ctx context.Context, a authorizer.Authorizer, set string) error {
 func check(ctx context.Context, a authorizer.Authorizer, set, subresource, action string) error {
 	return authz.Check(ctx, a, authorizationv1.ResourceAttributes{
 		Verb: "create", Group: clusterv1beta2.GroupName, Version: "*", Resource: resource, Subresource: subresource, Name: set,
-	}, clusterv1beta2.Resource(resource), action)
+	}, clusterv1beta2.Resource(resource), set, action)
 }

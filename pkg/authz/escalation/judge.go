@@ -10,7 +10,7 @@ import (
 
 // judge compares grants with the permissions of the caller.
 type judge struct {
-	held      *held
+	held      held
 	delivered *delivered
 	before    *granted
 	work      *budget
@@ -25,7 +25,7 @@ type judge struct {
 func newJudge(caller user.Info, manifests []workv1.Manifest, before *granted, work *budget) *judge {
 	d := parse(manifests)
 	j := &judge{held: newHeld(caller, d), delivered: d, before: before, work: work, others: map[rbac.Key]contents{}, resources: map[scope]bool{}}
-	j.urls = len(work.uncovered(j.held.clusterWide.rules, rbac.Everything[1:])) == 0
+	j.urls = len(work.uncovered(j.held[""].rules, rbac.Everything[1:])) == 0
 	return j
 }
 

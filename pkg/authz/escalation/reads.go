@@ -85,19 +85,6 @@ func Reads(ctx context.Context, a authorizer.Authorizer, name string, refs []rba
 // the ClusterPermission of this name selects, which requires list on namespaces.
 // Otherwise it returns a Forbidden error, or an InternalError.
 func ReadsNamespaces(ctx context.Context, a authorizer.Authorizer, name string) error {
-	caller, err := authz.Caller(ctx)
-	if err != nil {
-		return err
-	}
-	access := authorizationv1.ResourceAttributes{Verb: "list", Version: "*", Resource: "namespaces"}
-	allowed, err := authz.Allowed(ctx, a, caller, access)
-	switch {
-	case err != nil:
-		return apierrors.NewInternalError(err)
-	case !allowed:
-		return apierrors.NewForbidden(rbacv1alpha1.Resource(resource), name, fmt.Errorf(
-			"user %q cannot list the namespaces of the hub, and so cannot see which of them are selected; grant it with %s",
-			caller.GetName(), rbac.RoleText("", rbac.RuleFor(access))))
-	}
-	return nil
+	return authz.Check(ctx, a, authorizationv1.ResourceAttributes{Verb: "list", Version: "*", Resource: "namespaces"},
+		rbacv1alpha1.Resource(resource), name, "list the namespaces of the hub, and so cannot see which of them are selected")
 }

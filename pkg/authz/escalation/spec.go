@@ -118,7 +118,7 @@ func (r *specRoles) versions(key rbac.Key) [][]rbacv1.PolicyRule {
 	return versions
 }
 
-// binding is a binding of a spec in a form that can be compared.
+// binding is a binding in a form that can be compared. path is nil unless it is the binding of a spec.
 type binding struct {
 	path     *field.Path
 	where    scope
@@ -128,18 +128,12 @@ type binding struct {
 
 func bindings(name string, spec *rbacv1alpha1.ClusterPermissionSpec) []binding {
 	var all []binding
-	clusterWide := func(path *field.Path, b *rbacv1alpha1.ClusterRoleBinding) {
+	for path, b := range spec.AllClusterRoleBindings() {
 		key := rbac.Key{Kind: rbac.KindClusterRole, Name: name}
 		if ref := b.RoleRef; ref != nil {
 			key = rbac.Key{Kind: ref.Kind, Name: cmp.Or(ref.Name, name)}
 		}
 		all = append(all, binding{path: path, role: key, subjects: subjects(b.Subject, b.Subjects)})
-	}
-	if spec.ClusterRoleBinding != nil {
-		clusterWide(specPath.Child("clusterRoleBinding"), spec.ClusterRoleBinding)
-	}
-	for i := range ptr.Deref(spec.ClusterRoleBindings, nil) {
-		clusterWide(specPath.Child("clusterRoleBindings").Index(i), &(*spec.ClusterRoleBindings)[i])
 	}
 	for i := range ptr.Deref(spec.RoleBindings, nil) {
 		b := &(*spec.RoleBindings)[i]

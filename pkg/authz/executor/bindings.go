@@ -17,7 +17,7 @@ import (
 // an executor of a cluster; "" if there is none. If a binding names the caller but has
 // no effect, ineffective explains why.
 func (c *Checker) bound(ctx context.Context, caller user.Info, namespace string, executor types.NamespacedName) (binding, ineffective string, err error) {
-	bindings, err := c.options.Bindings.Bindings(ctx, namespace)
+	bindings, err := c.Bindings(ctx, namespace)
 	if err != nil {
 		return "", "", err
 	}
@@ -30,7 +30,7 @@ func (c *Checker) bound(ctx context.Context, caller user.Info, namespace string,
 	if i < 0 {
 		return "", "", nil
 	}
-	on, known, err := c.options.Accounts.ServiceAccount(ctx, namespace, executor.Name)
+	on, known, err := c.Accounts(ctx, namespace, executor.Name)
 	switch {
 	case err != nil:
 		return "", "", fmt.Errorf("reading the ServiceAccount of ManagedServiceAccount %s/%s: %w", namespace, executor.Name, err)

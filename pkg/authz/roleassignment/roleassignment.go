@@ -119,11 +119,6 @@ func (p *Pass) admits(author, cluster string) bool {
 	return true
 }
 
-// userOf returns an author as a user of the hub.
-func userOf(author *rbacv1beta1.AssignmentAuthor) user.Info {
-	return &user.DefaultInfo{Name: author.Username, UID: author.UID, Groups: author.Groups, Extra: author.Extra}
-}
-
 // key identifies an author within a Pass. Authors with the same identity have the same key.
 func key(u user.Info) string {
 	return fmt.Sprintf("%q %q %q %q", u.GetName(), u.GetUID(), u.GetGroups(), u.GetExtra())
@@ -134,9 +129,9 @@ func key(u user.Info) string {
 // delivered already, or nil. Its grants are not checked again. The error is ErrTooManyReviews, or means that the check
 // failed.
 func (p *Pass) Refused(ctx context.Context, author *rbacv1beta1.AssignmentAuthor, permission *rbacv1alpha1.ClusterPermission, setsOf func() ([]string, error), before *rbacv1alpha1.ClusterPermissionSpec) (map[rbacv1beta1.Grant]string, error) {
-	caller := userOf(author)
+	caller := &user.DefaultInfo{Name: author.Username, UID: author.UID, Groups: author.Groups, Extra: author.Extra}
 	// A permission for all namespaces includes the namespaces of all clusters.
-	everywhere, err := p.allowed(ctx, caller, bindPermissions(""))
+	everywhere, err := p.allowed(ctx, caller, bindPermissions())
 	if err != nil || everywhere {
 		return nil, err
 	}
@@ -171,7 +166,7 @@ func (p *Pass) Refused(ctx context.Context, author *rbacv1beta1.AssignmentAuthor
 
 func (p *Pass) remedy(author user.Info, cluster, role string) string {
 	return fmt.Sprintf("user %q cannot grant ClusterRole %q on managed cluster %q, because the user does not hold it there; grant it with %s, or with a ClusterRole, bound by a ClusterRoleBinding, that contains the rules %s and %s for a set of the cluster",
-		author.GetName(), role, cluster, rbac.RoleText(cluster, rbac.RuleFor(bindPermissions(""))),
+		author.GetName(), role, cluster, rbac.RoleText(cluster, rbac.RuleFor(bindPermissions())),
 		rbac.RuleText(rbac.RuleFor(bindRole(role))), rbac.RuleText(rbac.RuleFor(bindSet(""))))
 }
 
@@ -228,10 +223,8 @@ func (p *Pass) allowed(ctx context.Context, author user.Info, access authorizati
 	return allowed, nil
 }
 
-func bindPermissions(namespace string) authorizationv1.ResourceAttributes {
-	return authorizationv1.ResourceAttributes{
-		Verb: "bind", Group: rbacv1alpha1.GroupName, Version: "*", Resource: "clusterpermissions", Namespace: namespace,
-	}
+func bindPermissions() authorizationv1.ResourceAttributes {
+	return authorizationv1.ResourceAttributes{Verb: "bind", Group: rbacv1alpha1.GroupName, Version: "*", Resource: "clusterpermissions"}
 }
 
 func bindRole(name string) authorizationv1.ResourceAttributes {

@@ -36,7 +36,6 @@ type decider interface {
 
 var lastID atomic.Uint64
 
-// numbered assigns an ID.
 func (a *allowed) numbered() *allowed {
 	a.id = lastID.Add(1)
 	return a
@@ -87,7 +86,5 @@ func union(a, b []string) []string {
 	case len(b) == 0:
 		return a
 	}
-	all := slices.Concat(a, b)
-	slices.Sort(all)
-	return slices.Compact(all)
+	return rbac.Sorted(slices.Concat(a, b))
 }

@@ -93,12 +93,12 @@ type Compiler struct {
 	interests *interests
 	scopes    *scopes
 	classes   *classes
-	feeds     []feed
+	feeds     []cache.ResourceEventHandlerRegistration
 
 	// rbacDecides is set while RBAC alone decides on the hub. distrusted is set
 	// permanently once a decision of the hub differed from its RBAC.
 	rbacDecides, distrusted atomic.Bool
-	// asked is set after the first check whether RBAC alone decides. authorizers is the last result, or nil.
+	// asked is set after the first check whether RBAC alone decides. authorizers is the last result.
 	asked       atomic.Bool
 	authorizers atomic.Pointer[authorizers]
 	// deliveredSynced is set once the delivered RBAC of all clusters has been read.
@@ -126,6 +126,7 @@ func New(config Config) (*Compiler, error) {
 		samples:   make(chan *entry, maxSamples),
 		limiter:   rate.NewLimiter(samplesPerSecond, sampleBurst),
 	}
+	c.authorizers.Store(&authorizers{})
 	c.hub.Follow(func(_ string, _ bool, concerned []rbac.Subject) { interests.touchHub(concerned) })
 	if config.Works != nil {
 		c.delivered = newDelivered(c)
@@ -146,10 +147,7 @@ func (c *Compiler) HasSynced() bool {
 	if c.synced.Load() {
 		return true
 	}
-	if c.config.Mode == Auto && !c.asked.Load() || c.delivered != nil && !c.deliveredSynced.Load() {
-		return false
-	}
-	if !c.hubSynced() {
+	if c.config.Mode == Auto && !c.asked.Load() || c.delivered != nil && !c.deliveredSynced.Load() || !c.hubSynced() {
 		return false
 	}
 	// Earlier changes concern no Scope.
@@ -205,11 +203,8 @@ func (c *Compiler) fresh(ctx context.Context, e *entry) (*finding, error) {
 		return nil, nil
 	}
 	_, version, err := c.classes.get(ctx)
-	if err != nil {
+	if err != nil || version != found.answers.version {
 		return nil, err
-	}
-	if version != found.answers.version {
-		return nil, nil
 	}
 	return found, nil
 }

@@ -2,6 +2,7 @@ package visibility
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -181,11 +182,7 @@ func deliveredUpdate(manifests []workv1.Manifest) *access.Update {
 func (d *delivered) compile(identity user.Info) map[string]*compiled {
 	subjects := ManagedSubjects(identity)
 	granted, _ := compile(d.index, subjects, nil, false)
-	var clusters []string
-	for cluster := range granted {
-		clusters = append(clusters, cluster)
-	}
-	reported, unknown := compile(d.compiler.config.Fleet, subjects, clusters, true)
+	reported, unknown := compile(d.compiler.config.Fleet, subjects, slices.Collect(maps.Keys(granted)), true)
 	delete(reported, d.compiler.config.HubCluster)
 	for _, cluster := range unknown {
 		reported[cluster] = granted[cluster]
