@@ -472,7 +472,6 @@ func (q *whoEvaluation) directOf(s *subject) *set {
 	return on
 }
 
-// page returns the subjects of a page in their order.
 func (q *whoEvaluation) page(w *Who, result *WhoAnswer) []*subject {
 	masters := q.masters()
 	q.found[masters] = true

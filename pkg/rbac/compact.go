@@ -1,7 +1,6 @@
 package rbac
 
 import (
-	"slices"
 	"strconv"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -43,8 +42,7 @@ func joinBy(rules []rbacv1.PolicyRule, list func(*rbacv1.PolicyRule) *[]string) 
 	}
 	for i := range joined {
 		words := list(&joined[i])
-		slices.Sort(*words)
-		*words = slices.Compact(*words)
+		*words = Sorted(*words)
 	}
 	return joined
 }
