@@ -39,8 +39,7 @@ func all(name string) string {
 	return name
 }
 
-// bindingNamespace returns the namespace whose RoleBindings apply, or the empty string if
-// only ClusterRoleBindings do.
+// bindingNamespace returns the namespace whose RoleBindings apply, or the empty string if only ClusterRoleBindings do.
 func (a *Attributes) bindingNamespace() word {
 	if a.NonResource {
 		return noString
@@ -239,8 +238,7 @@ func (x *Index) newEvaluation(a Attributes, asked set) *evaluation {
 // verdict contains the roles of one name that allow the request.
 type verdict struct {
 	permits []permit
-	// byCluster is the position of the permit of each cluster plus one. It is computed when
-	// it is needed.
+	// byCluster is the position of the permit of each cluster plus one. It is computed when it is needed.
 	byCluster []uint32
 }
 

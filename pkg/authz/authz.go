@@ -49,8 +49,7 @@ func Decide(ctx context.Context, a authorizer.Authorizer, u user.Info, access au
 	return decision, reason, nil
 }
 
-// Allowed reports whether the authorizer allows the access of a user. It returns an error
-// if Decide returns one.
+// Allowed reports whether the authorizer allows the access of a user. It returns an error if Decide returns one.
 func Allowed(ctx context.Context, a authorizer.Authorizer, u user.Info, access authorizationv1.ResourceAttributes) (bool, error) {
 	decision, _, err := Decide(ctx, a, u, access)
 	return decision == authorizer.DecisionAllow, err

@@ -21,8 +21,7 @@ func Compact(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 	return rules
 }
 
-// joinBy joins the rules that differ in the given list only, in the order of their
-// first appearance.
+// joinBy joins the rules that differ in the given list only, in the order of their first appearance.
 func joinBy(rules []rbacv1.PolicyRule, list func(*rbacv1.PolicyRule) *[]string) []rbacv1.PolicyRule {
 	var joined []rbacv1.PolicyRule
 	positions := map[string]int{}

@@ -16,10 +16,9 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
-// Reads returns nil if the caller of ctx may refer to roles of the hub in the
-// ClusterPermission of this name. The ManifestWork shows the rules of these roles, so
-// the caller requires get on each. Otherwise Reads returns a Forbidden error that names
-// every such role, an Invalid error if the decision requires more than authz.MaxReviews access
+// Reads returns nil if the caller of ctx may refer to roles of the hub in the ClusterPermission of this name. The
+// ManifestWork shows the rules of these roles, so the caller requires get on each. Otherwise Reads returns a Forbidden
+// error that names every such role, an Invalid error if the decision requires more than authz.MaxReviews access
 // reviews, or an InternalError.
 func Reads(ctx context.Context, a authorizer.Authorizer, name string, refs []rbacv1alpha1.HubRoleRef) error {
 	caller, err := authz.Caller(ctx)
@@ -81,9 +80,8 @@ func Reads(ctx context.Context, a authorizer.Authorizer, name string, refs []rba
 		caller.GetName(), strings.Join(rbac.ClipLines(lines, maxLines, maxLineBytes), "\n")))
 }
 
-// ReadsNamespaces returns nil if the caller of ctx may see which namespaces of the hub
-// the ClusterPermission of this name selects, which requires list on namespaces.
-// Otherwise it returns a Forbidden error, or an InternalError.
+// ReadsNamespaces returns nil if the caller of ctx may see which namespaces of the hub the ClusterPermission of this
+// name selects, which requires list on namespaces. Otherwise it returns a Forbidden error, or an InternalError.
 func ReadsNamespaces(ctx context.Context, a authorizer.Authorizer, name string) error {
 	return authz.Check(ctx, a, authorizationv1.ResourceAttributes{Verb: "list", Version: "*", Resource: "namespaces"},
 		rbacv1alpha1.Resource(resource), name, "list the namespaces of the hub, and so cannot see which of them are selected")

@@ -63,9 +63,8 @@ func (c *Checker) Check(ctx context.Context, namespace, name string, executor *w
 	return err
 }
 
-// CheckOwners returns nil if the caller may add owner references to a ManifestWork: the
-// garbage collector deletes it with its owners. Otherwise it returns a Forbidden error that
-// contains the missing rule, or an InternalError.
+// CheckOwners returns nil if the caller may add owner references to a ManifestWork: the garbage collector deletes it
+// with its owners. Otherwise it returns a Forbidden error that contains the missing rule, or an InternalError.
 func (c *Checker) CheckOwners(ctx context.Context, namespace, name string) error {
 	access := ResourceAttributes(namespace, name)
 	access.Verb = "delete"
@@ -160,8 +159,7 @@ func (c *Checker) caller(ctx context.Context) (user.Info, error) {
 	return server, nil
 }
 
-// NilExecutor is the policy for ManifestWorks without an executor, which act as the
-// agent.
+// NilExecutor is the policy for ManifestWorks without an executor, which act as the agent.
 type NilExecutor string
 
 const (

@@ -152,9 +152,8 @@ func updateOf(object any, gone bool) (*access.Update, bool) {
 	return u, known
 }
 
-// Static returns the Scope of an identity on a hub with only the given Roles,
-// ClusterRoles, RoleBindings and ClusterRoleBindings. It returns an error for an object of
-// another kind.
+// Static returns the Scope of an identity on a hub with only the given Roles, ClusterRoles, RoleBindings and
+// ClusterRoleBindings. It returns an error for an object of another kind.
 func Static(objects []runtime.Object, identity user.Info) (Scope, error) {
 	hub := access.New()
 	hub.SetState(onHub, access.State{Known: true})

@@ -21,9 +21,8 @@ import (
 
 const (
 	deliveredWorkers = 2
-	// deliveredPeriod is the time after which a cluster is read again without an event,
-	// because the delivered RBAC depends on more objects than the ManifestWorks of the
-	// cluster.
+	// deliveredPeriod is the time after which a cluster is read again without an event, because the delivered RBAC
+	// depends on more objects than the ManifestWorks of the cluster.
 	deliveredPeriod = 5 * time.Minute
 	// deliveredTimeout bounds the read of a cluster.
 	deliveredTimeout = 30 * time.Second
@@ -66,8 +65,7 @@ func newDelivered(c *Compiler) *delivered {
 	return d
 }
 
-// run reads the delivered RBAC of all clusters, then the delivered RBAC of changed
-// clusters, until ctx ends.
+// run reads the delivered RBAC of all clusters, then the delivered RBAC of changed clusters, until ctx ends.
 func (d *delivered) run(ctx context.Context) {
 	works := d.compiler.config.Works
 	if !cache.WaitForCacheSync(ctx.Done(), works.HasSynced) {

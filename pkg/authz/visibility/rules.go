@@ -18,8 +18,7 @@ const (
 	verbList   = "list"
 	verbCreate = "create"
 
-	// A caller with permission to create managedclusterviews can find the resources of the managed
-	// cluster.
+	// A caller with permission to create managedclusterviews can find the resources of the managed cluster.
 	viewGroup    = "view.open-cluster-management.io"
 	viewResource = "managedclusterviews"
 )
@@ -27,8 +26,7 @@ const (
 // createView is the request to create a managedclusterview. It has no name, so a rule with names does not allow it.
 var createView = rbac.Request{Verb: verbCreate, Group: viewGroup, Resource: viewResource}
 
-// DefaultRoleLabel is the label of the default ClusterRoles of an API server. Informers of
-// ClusterRoles must keep it.
+// DefaultRoleLabel is the label of the default ClusterRoles of an API server. Informers of ClusterRoles must keep it.
 const DefaultRoleLabel = "kubernetes.io/bootstrapping"
 
 func isDefault(object any) bool {

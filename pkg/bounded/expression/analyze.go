@@ -13,8 +13,7 @@ import (
 )
 
 const (
-	// maxNodes bounds an expression after the expansion of macros. The type checker
-	// is quadratic in it.
+	// maxNodes bounds an expression after the expansion of macros. The type checker is quadratic in it.
 	maxNodes = 600
 	// maxNesting bounds the nesting of loops.
 	maxNesting = 4

@@ -10,9 +10,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/bounded"
 )
 
-// JQ is a jq path expression: fields, indexes, iteration, and select with comparisons of
-// fields with literals. It selects each field at most once. The cost of other jq expressions
-// has no static bound.
+// JQ is a jq path expression: fields, indexes, iteration, and select with comparisons of fields with literals. It
+// selects each field at most once. The cost of other jq expressions has no static bound.
 type JQ struct {
 	// parts is the number of parts of the expression.
 	parts float64
@@ -119,8 +118,7 @@ func jqInput(value any) any {
 // jqCheck checks that an expression is a path expression, and counts its parts.
 type jqCheck struct {
 	parts float64
-	// iterates is true if iteration is allowed. In a condition it would select an entry
-	// more than once.
+	// iterates is true if iteration is allowed. In a condition it would select an entry more than once.
 	iterates bool
 }
 

@@ -13,9 +13,8 @@ const (
 	// Secrets of the hub. On ServiceAccounts of managed clusters it identifies the hub and the cluster.
 	ManagedServiceAccountLabel = "authentication.open-cluster-management.io/is-managed-serviceaccount"
 
-	// ParentNamespaceLabel is set on the accounts that the server creates in the namespaces of the clusters of
-	// a set. Its value is the namespace of the replicated account, which has the same name. Only the server can
-	// set it.
+	// ParentNamespaceLabel is set on the accounts that the server creates in the namespaces of the clusters of a set.
+	// Its value is the namespace of the replicated account, which has the same name. Only the server can set it.
 	ParentNamespaceLabel = "authentication.open-cluster-management.io/parent-namespace"
 	// ParentUIDAnnotation is the UID of the replicated account. Only the server can set it.
 	ParentUIDAnnotation = "authentication.open-cluster-management.io/parent-uid"
@@ -54,8 +53,7 @@ const (
 	ReasonServiceAccountFailed  = "ServiceAccountFailed"
 	// ReasonPending is set until the agent has processed the account.
 	ReasonPending = "Pending"
-	// ReasonServiceAccountConflict is set if a ServiceAccount of that name exists and does not belong to the
-	// account.
+	// ReasonServiceAccountConflict is set if a ServiceAccount of that name exists and does not belong to the account.
 	ReasonServiceAccountConflict = "ServiceAccountConflict"
 	// ReasonSecretConflict is set if a Secret of that name exists and does not belong to the account.
 	ReasonSecretConflict = "SecretConflict"

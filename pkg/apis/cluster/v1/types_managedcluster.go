@@ -5,15 +5,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ClusterNameLabel is set on the namespace of a managed cluster on the hub. Its value is the name of the
-// cluster.
+// ClusterNameLabel is set on the namespace of a managed cluster on the hub. Its value is the name of the cluster.
 const ClusterNameLabel = "open-cluster-management.io/cluster-name"
 
 // AgentVersionClaim is the claim of a ManagedCluster with the version of its agent.
 const AgentVersionClaim = "agentversion.open-cluster-management.io"
 
-// ManagedClusterFinalizer keeps a deleted ManagedCluster until the server has removed all its objects from the
-// hub.
+// ManagedClusterFinalizer keeps a deleted ManagedCluster until the server has removed all its objects from the hub.
 const ManagedClusterFinalizer = "cluster.open-cluster-management.io/api-resource-cleanup"
 
 // Reasons of the condition HubAcceptedManagedCluster.

@@ -17,9 +17,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
 )
 
-// maxNameLength leaves room for two names of at most 253 bytes: the ManifestWork of a
-// ClusterPermission is named <name>-<5 digits>, and the agent creates an
-// AppliedManifestWork named <64 hexadecimal digits>-<ManifestWork>.
+// maxNameLength leaves room for two names of at most 253 bytes: the ManifestWork of a ClusterPermission is named
+// <name>-<5 digits>, and the agent creates an AppliedManifestWork named <64 hexadecimal digits>-<ManifestWork>.
 const maxNameLength = 253 - (64 + 1) - (1 + 5)
 
 // maxRequirements bounds the namespaceSelectors of a ClusterPermission. Each change of a namespace

@@ -13,8 +13,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 )
 
-// WarningsForClusterPermission returns warnings about parts of a valid
-// ClusterPermission that probably have no effect.
+// WarningsForClusterPermission returns warnings about parts of a valid ClusterPermission that probably have no effect.
 func WarningsForClusterPermission(cp *rbac.ClusterPermission) []string {
 	var warnings []string
 	for fldPath, binding := range cp.Spec.AllClusterRoleBindings() {

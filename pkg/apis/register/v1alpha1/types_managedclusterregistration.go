@@ -12,21 +12,18 @@ type RegistrationDriver string
 const (
 	// DriverCSR uses client certificates that the hub signs.
 	DriverCSR RegistrationDriver = "csr"
-	// DriverAWSIRSA uses AWS IAM roles, as in the Open Cluster Management enhancement "AWS IAM based
-	// registration".
+	// DriverAWSIRSA uses AWS IAM roles, as in the Open Cluster Management enhancement "AWS IAM based registration".
 	DriverAWSIRSA RegistrationDriver = "aws-irsa"
 )
 
 // Condition types of a ManagedClusterRegistration.
 const (
-	// RegistrationAccessGranted is True while the cluster has access to the hub, and False once the access is
-	// revoked.
+	// RegistrationAccessGranted is True while the cluster has access to the hub, and False once the access is revoked.
 	RegistrationAccessGranted = "AccessGranted"
 	// RegistrationIdentityReady is True while the resources of the driver outside the RBAC of the hub exist,
 	// for example IAM roles.
 	RegistrationIdentityReady = "IdentityReady"
-	// RegistrationCleanedUp is False while objects of a denied or deleted cluster remain. The message lists
-	// them.
+	// RegistrationCleanedUp is False while objects of a denied or deleted cluster remain. The message lists them.
 	RegistrationCleanedUp = "CleanedUp"
 )
 

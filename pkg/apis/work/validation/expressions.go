@@ -17,8 +17,7 @@ const maxDetail = 1024
 // expressions validates the expressions of one ManifestWork and bounds their total.
 type expressions struct {
 	number, length int
-	// known maps each validated expression to its error. The same expression often
-	// occurs for many manifests.
+	// known maps each validated expression to its error. The same expression often occurs for many manifests.
 	known map[string]error
 }
 

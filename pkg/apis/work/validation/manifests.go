@@ -83,8 +83,7 @@ func (id identity) String() string {
 }
 
 func identify(raw []byte, fldPath *field.Path) (identity, field.ErrorList) {
-	// The JSON keys of Kubernetes objects are case-sensitive, but encoding/json ignores the case of
-	// keys.
+	// The JSON keys of Kubernetes objects are case-sensitive, but encoding/json ignores the case of keys.
 	var content any
 	if err := json.Unmarshal(raw, &content); err != nil {
 		return identity{}, field.ErrorList{field.Invalid(fldPath, "", "must be valid JSON: "+err.Error())}
