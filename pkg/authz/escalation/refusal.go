@@ -3,6 +3,7 @@ package escalation
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -106,11 +107,7 @@ func (m *MissingGrant) text(rules []rbacv1.PolicyRule) string {
 	if len(rules) == 0 {
 		return m.Role + ": its rules are unknown or may change"
 	}
-	texts := make([]string, len(rules))
-	for i, rule := range rules {
-		texts[i] = rbac.RuleText(rule)
-	}
-	text := strings.Join(texts, ", ")
+	text := rbac.RulesText(rules, len(rules), math.MaxInt)
 	if m.Role != "" {
 		return m.Role + " with " + text
 	}

@@ -174,9 +174,7 @@ func (c *jqCheck) path(query *gojq.Query) error {
 
 func (c *jqCheck) index(index *gojq.Index) error {
 	switch {
-	case index == nil || index.IsSlice || index.End != nil:
-		return errNotPath
-	case index.Str != nil && len(index.Str.Queries) > 0:
+	case index == nil || index.IsSlice || index.End != nil || index.Str != nil && len(index.Str.Queries) > 0:
 		return errNotPath
 	case index.Start != nil && !isLiteral(index.Start):
 		return errors.New("an index must be a literal")
@@ -200,7 +198,6 @@ func (c *jqCheck) condition(query *gojq.Query) error {
 		case isLiteral(query.Left):
 			return c.path(query.Right)
 		}
-		return errors.New("select must compare a field with a literal")
 	case 0:
 		if term := query.Term; term != nil && term.Type == gojq.TermTypeQuery && len(term.SuffixList) == 0 {
 			return c.condition(term.Query)
