@@ -86,5 +86,7 @@ func union(a, b []string) []string {
 	case len(b) == 0:
 		return a
 	}
-	return rbac.Sorted(slices.Concat(a, b))
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
