@@ -12,7 +12,8 @@ type RegistrationDriver string
 const (
 	// DriverCSR uses client certificates that the hub signs.
 	DriverCSR RegistrationDriver = "csr"
-	// DriverAWSIRSA uses AWS IAM roles, as in the Open Cluster Management enhancement "AWS IAM based registration".
+	// DriverAWSIRSA uses AWS IAM roles, as in the Open Cluster Management enhancement "AWS IAM based
+	// registration".
 	DriverAWSIRSA RegistrationDriver = "aws-irsa"
 )
 

@@ -286,7 +286,8 @@ type JsonPath struct {
 type UpdateStrategyType string
 
 const (
-	// UpdateStrategyTypeUpdate creates the object and updates the fields that the manifest sets. It is the default.
+	// UpdateStrategyTypeUpdate creates the object and updates the fields that the manifest sets. It is the
+	// default.
 	UpdateStrategyTypeUpdate UpdateStrategyType = "Update"
 	// UpdateStrategyTypeCreateOnly creates the object and never updates it.
 	UpdateStrategyTypeCreateOnly UpdateStrategyType = "CreateOnly"
