@@ -83,8 +83,7 @@ func (w *way) matches(rule *rbacv1.PolicyRule) bool {
 	})
 }
 
-// escalationsOf returns the rules that are ways to gain permissions. Rules for single
-// names are included.
+// escalationsOf returns the rules that are ways to gain permissions. Rules for single names are included.
 func escalationsOf(rules []rbacv1.PolicyRule) []escalation {
 	var found []escalation
 	for i := range rules {
@@ -115,8 +114,7 @@ type SubjectAnswer struct {
 	rbac.Subject
 	// Reason says why a subject without chain is allowed.
 	Reason string
-	// Grants are the chains that allow the request. They are empty for a subject that can
-	// only gain the permission.
+	// Grants are the chains that allow the request. They are empty for a subject that can only gain the permission.
 	Grants      []Grant
 	Escalations []Grant
 	// More means that there are more grants or escalations than the question asks for.
@@ -390,8 +388,7 @@ func (q *whoEvaluation) leads(k leadKey) func(cluster uint32) bool {
 	return nil
 }
 
-// issuesClients reports whether a name of a rule for signers includes the signer of client
-// certificates.
+// issuesClients reports whether a name of a rule for signers includes the signer of client certificates.
 func issuesClients(name string) bool {
 	return slices.Contains([]string{"kubernetes.io/kube-apiserver-client", "kubernetes.io/*"}, name)
 }
@@ -472,7 +469,6 @@ func (q *whoEvaluation) directOf(s *subject) *set {
 	return on
 }
 
-// page returns the subjects of a page in their order.
 func (q *whoEvaluation) page(w *Who, result *WhoAnswer) []*subject {
 	masters := q.masters()
 	q.found[masters] = true
@@ -529,8 +525,7 @@ func compareSubjects(a, b rbac.Subject) int {
 	return -1
 }
 
-// masters returns the group that API servers allow everything, also if no binding
-// contains it.
+// masters returns the group that API servers allow everything, also if no binding contains it.
 func (q *whoEvaluation) masters() *subject {
 	k := subjectKey{unique.Make(user.SystemPrivilegedGroup), true}
 	if s := q.index.records.subjects[k]; s != nil {

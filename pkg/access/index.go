@@ -9,8 +9,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
-// Index contains the roles and bindings of clusters. Its methods may be called
-// concurrently.
+// Index contains the roles and bindings of clusters. Its methods may be called concurrently.
 type Index struct {
 	// changing is held by one change at a time, which reads without mu: it holds mu only while it writes, in proportion to
 	// the difference that it makes. Questions hold mu for some milliseconds.

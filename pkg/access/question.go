@@ -6,7 +6,6 @@ import (
 	"strings"
 	"unique"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -24,18 +23,6 @@ type Attributes struct {
 	Path        string
 }
 
-// ResourceAttributes returns the Attributes of a request for a resource. RBAC ignores its
-// version and selectors.
-func ResourceAttributes(a *authorizationv1.ResourceAttributes) Attributes {
-	return Attributes{Verb: a.Verb, Namespace: a.Namespace, Group: a.Group, Resource: a.Resource, Subresource: a.Subresource, Name: a.Name}
-}
-
-// NonResourceAttributes returns the Attributes of a request for a path.
-func NonResourceAttributes(a *authorizationv1.NonResourceAttributes) Attributes {
-	return Attributes{Verb: a.Verb, NonResource: true, Path: a.Path}
-}
-
-// request returns the request that rules are compared with.
 func (a *Attributes) request() rbac.Request {
 	resource := a.Resource
 	if a.Subresource != "" {
@@ -52,8 +39,7 @@ func all(name string) string {
 	return name
 }
 
-// bindingNamespace returns the namespace whose RoleBindings apply, or the empty string if
-// only ClusterRoleBindings do.
+// bindingNamespace returns the namespace whose RoleBindings apply, or the empty string if only ClusterRoleBindings do.
 func (a *Attributes) bindingNamespace() word {
 	if a.NonResource {
 		return noString
@@ -70,7 +56,7 @@ type Subject struct {
 // SubjectFor returns a user with the groups that an API server adds after authentication:
 // those of all authenticated users, and of ServiceAccounts.
 func SubjectFor(name string, groups []string) Subject {
-	s := Subject{User: name, Groups: slices.Clone(groups)}
+	s := Subject{User: name, Groups: slices.Clip(groups)}
 	if namespace, _, err := serviceaccount.SplitUsername(name); err == nil {
 		s.Groups = append(s.Groups, serviceaccount.MakeGroupNames(namespace)...)
 	}
@@ -79,8 +65,7 @@ func SubjectFor(name string, groups []string) Subject {
 	} else if !slices.Contains(groups, user.AllUnauthenticated) {
 		s.Groups = append(s.Groups, user.AllAuthenticated)
 	}
-	slices.Sort(s.Groups)
-	s.Groups = slices.Compact(s.Groups)
+	s.Groups = rbac.Sorted(s.Groups)
 	return s
 }
 
@@ -99,10 +84,10 @@ func SubjectOf(subjects []rbac.Subject) (Subject, bool) {
 	return SubjectFor(name, groups), len(subjects) > 0
 }
 
-// Subjects returns the user and its groups as subjects of bindings, sorted.
+// Subjects returns the user and its groups as subjects of bindings, sorted and different.
 func (s Subject) Subjects() []rbac.Subject {
 	subjects := []rbac.Subject{{Name: s.User}}
-	for _, group := range slices.Sorted(slices.Values(s.Groups)) {
+	for _, group := range rbac.Sorted(s.Groups) {
 		subjects = append(subjects, rbac.Subject{Group: true, Name: group})
 	}
 	return subjects
@@ -253,8 +238,7 @@ func (x *Index) newEvaluation(a Attributes, asked set) *evaluation {
 // verdict contains the roles of one name that allow the request.
 type verdict struct {
 	permits []permit
-	// byCluster is the position of the permit of each cluster plus one. It is computed when
-	// it is needed.
+	// byCluster is the position of the permit of each cluster plus one. It is computed when it is needed.
 	byCluster []uint32
 }
 

@@ -53,8 +53,7 @@ type listedSet struct {
 // nodeKey identifies a Role, or a ClusterRole if the namespace is empty.
 type nodeKey struct{ namespace, name word }
 
-// node is the name of a role: the roles with this name on different clusters, and the
-// bindings that refer to them.
+// node is the name of a role: the roles with this name on different clusters, and the bindings that refer to them.
 type node struct {
 	nodeKey
 	// id orders the roles of a cluster.

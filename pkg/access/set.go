@@ -7,8 +7,7 @@ import (
 
 const wordBits = 32
 
-// set is a set of small numbers: a sorted list, or a bitmap where that is smaller. Its
-// zero value is empty.
+// set is a set of small numbers: a sorted list, or a bitmap where that is smaller. Its zero value is empty.
 type set struct {
 	words []uint32
 	size  uint32

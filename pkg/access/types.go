@@ -19,8 +19,7 @@ type Update struct {
 	// Full replaces everything that the cluster reported before. Otherwise the objects
 	// are added or replaced, and the deleted ones are removed.
 	Full bool
-	// Roles are the rules of Roles and ClusterRoles. An aggregated ClusterRole has the
-	// rules that its cluster computed.
+	// Roles are the rules of Roles and ClusterRoles. An aggregated ClusterRole has the rules that its cluster computed.
 	Roles map[rbac.Key][]rbacv1.PolicyRule
 	// Bindings are RoleBindings and ClusterRoleBindings.
 	Bindings map[rbac.Key]Binding
@@ -64,11 +63,9 @@ type Binding struct {
 	Subjects []rbacv1.Subject
 }
 
-// State says how far the report of a cluster can be relied on. Its zero value means
-// that nothing is known.
+// State says how far the report of a cluster can be relied on. Its zero value means that nothing is known.
 type State struct {
-	// Known means that the report is complete and current. Without it, every answer
-	// about the cluster is Unknown.
+	// Known means that the report is complete and current. Without it, every answer about the cluster is Unknown.
 	Known bool
 	// Reason is a sentence for users that says why the cluster is not Known.
 	Reason string

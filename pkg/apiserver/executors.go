@@ -27,7 +27,7 @@ const identityAge = 5 * time.Minute
 // server does not serve them.
 func (c CompletedConfig) executors(clients *clients, hub kubernetes.Interface, sources *permissions.Sources) (*executor.Checker, *managedserviceaccountbinding.Bindings) {
 	identity := &hubIdentity{reviews: hub.AuthenticationV1().SelfSubjectReviews(), known: cache.NewExpiring()}
-	options := executor.Options{
+	checker := &executor.Checker{
 		Authorizer:  c.generic.Authorization.Authorizer,
 		Server:      identity.user,
 		NilExecutor: c.extra.NilExecutor,
@@ -40,9 +40,9 @@ func (c CompletedConfig) executors(clients *clients, hub kubernetes.Interface, s
 	var bindings *managedserviceaccountbinding.Bindings
 	if c.generic.MergedResourceConfig.ResourceEnabled(resource) {
 		bindings = &managedserviceaccountbinding.Bindings{}
-		options.Bindings, options.Accounts = bindings, sources
+		checker.Bindings, checker.Accounts = bindings.Bindings, sources.ServiceAccount
 	}
-	return executor.NewChecker(options), bindings
+	return checker, bindings
 }
 
 // hubIdentity caches the identity of this server on the hub.

@@ -49,18 +49,15 @@ func Decide(ctx context.Context, a authorizer.Authorizer, u user.Info, access au
 	return decision, reason, nil
 }
 
-// Allowed reports whether the authorizer allows the access of a user. It returns an error
-// if Decide returns one.
+// Allowed reports whether the authorizer allows the access of a user. It returns an error if Decide returns one.
 func Allowed(ctx context.Context, a authorizer.Authorizer, u user.Info, access authorizationv1.ResourceAttributes) (bool, error) {
 	decision, _, err := Decide(ctx, a, u, access)
 	return decision == authorizer.DecisionAllow, err
 }
 
-// Check returns nil if the caller of ctx is allowed the access. Otherwise it returns a
-// Forbidden error on the resource of that name. The message contains the denied action
-// and the rule that would allow it. Check returns an InternalError if the authorizer
-// could not decide.
-func Check(ctx context.Context, a authorizer.Authorizer, access authorizationv1.ResourceAttributes, resource schema.GroupResource, action string) error {
+// Check returns nil if the caller of ctx is allowed the access. Otherwise it returns a Forbidden error on an object, whose
+// message contains the denied action and the rule that would allow it, or an InternalError if the authorizer could not decide.
+func Check(ctx context.Context, a authorizer.Authorizer, access authorizationv1.ResourceAttributes, resource schema.GroupResource, name, action string) error {
 	caller, err := Caller(ctx)
 	if err != nil {
 		return err
@@ -70,7 +67,7 @@ func Check(ctx context.Context, a authorizer.Authorizer, access authorizationv1.
 	case err != nil:
 		return apierrors.NewInternalError(err)
 	case !allowed:
-		return apierrors.NewForbidden(resource, access.Name, fmt.Errorf("user %q cannot %s; grant it with %s",
+		return apierrors.NewForbidden(resource, name, fmt.Errorf("user %q cannot %s; grant it with %s",
 			caller.GetName(), action, rbac.RoleText(access.Namespace, rbac.RuleFor(access))))
 	}
 	return nil
@@ -78,11 +75,10 @@ func Check(ctx context.Context, a authorizer.Authorizer, access authorizationv1.
 
 // Describe returns the verb and the object of a request as text, for messages.
 func Describe(access authorizationv1.ResourceAttributes) string {
-	resource := schema.GroupResource{Group: access.Group, Resource: access.Resource}.String()
+	text := access.Verb + " " + schema.GroupResource{Group: access.Group, Resource: access.Resource}.String()
 	if access.Subresource != "" {
-		resource += "/" + access.Subresource
+		text += "/" + access.Subresource
 	}
-	text := access.Verb + " " + resource
 	if access.Name != "" {
 		text += fmt.Sprintf(" %q", access.Name)
 	}

@@ -43,7 +43,7 @@ func TestCheck(t *testing.T) {
 				asked = a
 				return test.decision, "", test.err
 			})
-			err := Check(test.ctx, hub, access, schema.GroupResource{Group: "example.com", Resource: "widgets"}, "paint")
+			err := Check(test.ctx, hub, access, schema.GroupResource{Group: "example.com", Resource: "widgets"}, access.Name, "paint")
 			switch {
 			case test.want == "":
 				if err != nil {

@@ -1,11 +1,9 @@
-// Package bounded bounds the cost of the expressions of tenants before they are
-// evaluated. The hub rejects an expression whose cost has no static bound, or
-// exceeds the limit for an object of ordinary size. The agent computes the same
-// bound for the actual object, and evaluates only expressions within the limit.
+// Package bounded bounds the cost of the expressions of tenants before they are evaluated. The hub rejects an
+// expression whose cost has no static bound, or exceeds the limit for an object of ordinary size. The agent computes
+// the same bound for the actual object, and evaluates only expressions within the limit.
 //
-// Costs are in steps. A step is about 50 nanoseconds of one core and at most 64
-// bytes of memory. Package expression covers CEL; package fieldpath covers JSON
-// paths, jq path expressions and JSON pointers.
+// Costs are in steps. A step is about 50 nanoseconds of one core and at most 64 bytes of memory. Package expression
+// covers CEL; package fieldpath covers JSON paths, jq path expressions and JSON pointers.
 package bounded
 
 import (
@@ -23,8 +21,7 @@ const (
 	MaxLength = 4096
 	// MaxExpressions bounds the expressions of all languages in one ManifestWork.
 	MaxExpressions = 1000
-	// MaxTotalLength bounds the total length of the different expressions of one
-	// ManifestWork, in bytes.
+	// MaxTotalLength bounds the total length of the different expressions of one ManifestWork, in bytes.
 	MaxTotalLength = 32 << 10
 	// MaxConditionRules and MaxFeedbackPaths bound the condition rules and the JSON paths of one
 	// manifestConfig. The status contains an entry of each for each manifest.
@@ -83,8 +80,7 @@ func (e *Extent) add(child Extent) {
 // Size returns the number of steps to traverse a value of this extent.
 func (e Extent) Size() float64 { return float64(e.Values) + float64(e.Bytes)/16 }
 
-// ErrTooExpensive is wrapped by the errors of expressions that are not evaluated because of
-// their cost.
+// ErrTooExpensive is wrapped by the errors of expressions that are not evaluated because of their cost.
 var ErrTooExpensive = errors.New("too expensive")
 
 // CheckLength returns an error if an expression exceeds MaxLength.
@@ -111,9 +107,8 @@ type Budget struct{ left float64 }
 // NewBudget returns a budget of PassSteps.
 func NewBudget() *Budget { return &Budget{left: PassSteps} }
 
-// SpendOn subtracts the cost of one evaluation for an object from the budget. It returns an
-// error that wraps ErrTooExpensive if the cost exceeds the limit for one expression or the
-// budget.
+// SpendOn subtracts the cost of one evaluation for an object from the budget. It returns an error that wraps
+// ErrTooExpensive if the cost exceeds the limit for one expression or the budget.
 func (b *Budget) SpendOn(of Extent, steps float64) error {
 	if err := Affordable(steps, of); err != nil {
 		return err
@@ -121,8 +116,7 @@ func (b *Budget) SpendOn(of Extent, steps float64) error {
 	return b.Spend(steps)
 }
 
-// Spend subtracts steps from the budget. It returns an error that wraps ErrTooExpensive if
-// they exceed the budget.
+// Spend subtracts steps from the budget. It returns an error that wraps ErrTooExpensive if they exceed the budget.
 func (b *Budget) Spend(steps float64) error {
 	if steps > b.left {
 		return fmt.Errorf("%w: the expressions of the ManifestWork exceed %d steps in total", ErrTooExpensive, PassSteps)

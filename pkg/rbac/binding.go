@@ -17,8 +17,7 @@ const (
 	KindClusterRoleBinding = "ClusterRoleBinding"
 )
 
-// Key identifies a role or a binding. The namespace of a ClusterRole or a
-// ClusterRoleBinding is empty.
+// Key identifies a role or a binding. The namespace of a ClusterRole or a ClusterRoleBinding is empty.
 type Key struct{ Kind, Namespace, Name string }
 
 // RoleKey returns the key of the role that a binding in a namespace refers to, or the

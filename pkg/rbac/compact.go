@@ -1,7 +1,6 @@
 package rbac
 
 import (
-	"slices"
 	"strconv"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -22,8 +21,7 @@ func Compact(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 	return rules
 }
 
-// joinBy joins the rules that differ in the given list only, in the order of their
-// first appearance.
+// joinBy joins the rules that differ in the given list only, in the order of their first appearance.
 func joinBy(rules []rbacv1.PolicyRule, list func(*rbacv1.PolicyRule) *[]string) []rbacv1.PolicyRule {
 	var joined []rbacv1.PolicyRule
 	positions := map[string]int{}
@@ -43,8 +41,7 @@ func joinBy(rules []rbacv1.PolicyRule, list func(*rbacv1.PolicyRule) *[]string) 
 	}
 	for i := range joined {
 		words := list(&joined[i])
-		slices.Sort(*words)
-		*words = slices.Compact(*words)
+		*words = Sorted(*words)
 	}
 	return joined
 }

@@ -21,8 +21,7 @@ type Object struct {
 // IsRole reports whether the object is a Role or a ClusterRole.
 func (o *Object) IsRole() bool { return o.Key.Kind == KindRole || o.Key.Kind == KindClusterRole }
 
-// FromTyped returns the Object of a typed role or binding, and false for any other
-// object.
+// FromTyped returns the Object of a typed role or binding, and false for any other object.
 func FromTyped(obj any) (Object, bool) {
 	switch o := obj.(type) {
 	case *rbacv1.Role:
@@ -37,8 +36,7 @@ func FromTyped(obj any) (Object, bool) {
 	return Object{}, false
 }
 
-// ParseManifest returns the role or binding that a manifest delivers, and false if
-// the manifest delivers neither.
+// ParseManifest returns the role or binding that a manifest delivers, and false if the manifest delivers neither.
 func ParseManifest(raw []byte) (Object, bool) {
 	var head metav1.PartialObjectMetadata
 	if json.Unmarshal(raw, &head) != nil || head.APIVersion != rbacv1.SchemeGroupVersion.String() {

@@ -61,8 +61,7 @@ func yamlText(word string) string {
 	return strconv.Quote(word)
 }
 
-// RoleText returns the remedy of a message: a Role that contains the rules, or a
-// ClusterRole if the namespace is empty.
+// RoleText returns the remedy of a message: a Role that contains the rules, or a ClusterRole if the namespace is empty.
 func RoleText(namespace string, rules ...rbacv1.PolicyRule) string {
 	role := "a ClusterRole, bound by a ClusterRoleBinding,"
 	if namespace != "" {

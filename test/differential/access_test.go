@@ -379,10 +379,11 @@ func (d *accessDifferential) compareOne(ctx context.Context, spec authorizationv
 		return err
 	}
 	var a access.Attributes
-	if spec.NonResourceAttributes != nil {
-		a = access.NonResourceAttributes(spec.NonResourceAttributes)
+	if path := spec.NonResourceAttributes; path != nil {
+		a = access.Attributes{Verb: path.Verb, NonResource: true, Path: path.Path}
 	} else {
-		a = access.ResourceAttributes(spec.ResourceAttributes)
+		r := spec.ResourceAttributes
+		a = access.Attributes{Verb: r.Verb, Namespace: r.Namespace, Group: r.Group, Resource: r.Resource, Subresource: r.Subresource, Name: r.Name}
 	}
 	got := d.index.CanI(access.Subject{User: spec.User, Groups: spec.Groups}, a, []string{accessCluster}, 100)[0]
 	d.mu.Lock()

@@ -35,7 +35,6 @@ type cluster struct {
 	state access.State
 }
 
-// current returns the state of the cluster.
 func (c *cluster) current() access.State {
 	switch {
 	case c.stale != "":
@@ -79,7 +78,6 @@ type content struct {
 	err     error
 }
 
-// add adds a resource.
 func (c *content) add(d *decoder, resource *search.Resource, maxBytes int) {
 	if resource.UID == c.cluster+"/"+inventory.AccessReportID {
 		c.report = d.report(resource.Internal)

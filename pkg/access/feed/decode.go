@@ -96,11 +96,8 @@ func (d *decoder) put(u *access.Update, key rbac.Key, internal query.Properties)
 // report returns the AccessReport in internal properties, or nil if there is none or it is invalid.
 func (d *decoder) report(internal query.Properties) *inventory.AccessReport {
 	found, ok := text(internal, inventory.Access)
-	if !ok {
-		return nil
-	}
 	report := &inventory.AccessReport{}
-	if json.Unmarshal([]byte(found), report) != nil {
+	if !ok || json.Unmarshal([]byte(found), report) != nil {
 		return nil
 	}
 	return report

@@ -384,7 +384,7 @@ func TestLiveness(t *testing.T) {
 	}{
 		{ingest.State{Name: "c1", Silent: true, LastReport: time.Unix(0, 0)}, "since 1970-01-01T00:00:00Z"},
 		{ingest.State{Name: "c1", Incomplete: true}, "must report all"},
-		{ingest.State{Name: "c1", Removed: true}, "does not exist"},
+		{ingest.State{Name: "c1", Removed: true}, "no longer exists"},
 		{ingest.State{Name: "c1", Absent: true}, "never reported"},
 	} {
 		f.set(test.state)

@@ -38,7 +38,6 @@ var registerMetrics = sync.OnceFunc(func() {
 	legacyregistry.MustRegister(clusterStates, clusterAges, updates, reads)
 })
 
-// measure sets the gauges.
 func (f *Feed) measure() {
 	known := 0
 	for _, c := range f.clusters {

@@ -1,12 +1,10 @@
 // Package ratchet ignores validation errors of an update that the stored object already has.
 //
-// Validation becomes stricter in later versions, and another server may have stored
-// objects without validation. Such objects stay usable: an update is not rejected for an
-// invalid part that it does not change.
+// Validation becomes stricter in later versions, and another server may have stored objects without validation. Such
+// objects stay usable: an update is not rejected for an invalid part that it does not change.
 //
-// An error is ignored if the old object has the same error and contains the
-// invalid part unchanged. The part is the innermost list element on the path of
-// the error, at any index, or else the value at the path.
+// An error is ignored if the old object has the same error and contains the invalid part unchanged. The part is the
+// innermost list element on the path of the error, at any index, or else the value at the path.
 package ratchet
 
 import (
@@ -41,8 +39,7 @@ func Filter(errs, oldErrs field.ErrorList, obj, old any) field.ErrorList {
 		return errs
 	}
 
-	// Each old error excuses only one new error. Otherwise an update could repeat an invalid
-	// element.
+	// Each old error excuses only one new error. Otherwise an update could repeat an invalid element.
 	excuses := map[string]int{}
 	for _, e := range oldErrs {
 		excuses[fingerprint(e)]++

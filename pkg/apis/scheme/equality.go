@@ -8,9 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// The API machinery compares objects by reflection, and byte slices byte by byte. Each update of a
-// ManifestWork compares its manifests several times, which took a third of the CPU time of the server
-// for large ManifestWorks.
+// The API machinery compares objects by reflection, and byte slices byte by byte. Each update of a ManifestWork
+// compares its manifests several times, which took a third of the CPU time of the server for large ManifestWorks.
 func init() {
 	err := equality.Semantic.AddFuncs(
 		func(a, b runtime.RawExtension) bool {

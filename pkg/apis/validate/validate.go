@@ -35,8 +35,7 @@ func Optional[T ~string](value T, fldPath *field.Path, supported ...T) field.Err
 	return Supported(value, fldPath, supported...)
 }
 
-// Name returns an error for each problem that check finds in a name. check may be any of the name
-// functions of k8s.io/apimachinery/pkg/api/validation.
+// Name returns an error for each problem that check, such as a function of k8s.io/apimachinery/pkg/api/validation, finds.
 func Name(name string, fldPath *field.Path, check func(name string, prefix bool) []string) field.ErrorList {
 	var errs field.ErrorList
 	for _, problem := range check(name, false) {
@@ -45,12 +44,17 @@ func Name(name string, fldPath *field.Path, check func(name string, prefix bool)
 	return errs
 }
 
-// RequiredName returns an error if a name is empty, or else for each problem that check finds in it.
-func RequiredName(name string, fldPath *field.Path, check func(name string, prefix bool) []string) field.ErrorList {
+// OptionalName returns an error for each problem that check finds in a name that is not empty.
+func OptionalName(name string, fldPath *field.Path, check func(name string, prefix bool) []string) field.ErrorList {
 	if name == "" {
-		return Required(name, fldPath)
+		return nil
 	}
 	return Name(name, fldPath, check)
+}
+
+// RequiredName returns an error if a name is empty, or else for each problem that check finds in it.
+func RequiredName(name string, fldPath *field.Path, check func(name string, prefix bool) []string) field.ErrorList {
+	return append(Required(name, fldPath), OptionalName(name, fldPath, check)...)
 }
 
 // Unique returns an error if a key is empty or was seen before, and adds it to seen.

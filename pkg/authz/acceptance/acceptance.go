@@ -1,5 +1,4 @@
-// Package acceptance checks whether a caller may decide which managed clusters the hub
-// accepts.
+// Package acceptance checks whether a caller may decide which managed clusters the hub accepts.
 package acceptance
 
 import (
@@ -12,10 +11,9 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/authz"
 )
 
-// Check returns nil if the caller may accept or deny a cluster, a Forbidden error if
-// not, or an InternalError.
+// Check returns nil if the caller may accept or deny a cluster, a Forbidden error if not, or an InternalError.
 func Check(ctx context.Context, a authorizer.Authorizer, cluster string) error {
 	return authz.Check(ctx, a, authorizationv1.ResourceAttributes{
 		Verb: "update", Group: registerv1alpha1.GroupName, Version: "*", Resource: "managedclusters", Subresource: "accept", Name: cluster,
-	}, registerv1alpha1.Resource("managedclusters/accept"), "accept or deny this cluster")
+	}, registerv1alpha1.Resource("managedclusters/accept"), cluster, "accept or deny this cluster")
 }

@@ -14,8 +14,7 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 )
 
-// The prefix of a caller distinguishes clusters and namespaces, which have several users, from single
-// users.
+// The prefix of a caller distinguishes clusters and namespaces, which have several users, from single users.
 const (
 	ofCluster   = "cluster:"
 	ofNamespace = "namespace:"
@@ -40,8 +39,7 @@ func Exempt(u user.Info) bool {
 	return slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup)
 }
 
-// clusterOf returns the cluster whose agent a user is, or "". If there are several, it returns the first
-// one by name.
+// clusterOf returns the cluster whose agent a user is, or "". If there are several, it returns the first one by name.
 func clusterOf(u user.Info) string {
 	prefixes := clusterv1.AgentGroups("")
 	first := ""
@@ -70,9 +68,8 @@ type Bound struct {
 	counts map[string]int
 }
 
-// NewBound returns a Bound with a limit for each caller. 0 means no limit. what is a plural, such as
-// "watches". flag is the name of the flag that sets the limit, or empty. retrySeconds is the Retry-After
-// of refusals.
+// NewBound returns a Bound with a limit for each caller. 0 means no limit. what is a plural, such as "watches". flag is
+// the name of the flag that sets the limit, or empty. retrySeconds is the Retry-After of refusals.
 func NewBound(what, flag string, limit, retrySeconds int) *Bound {
 	registerMetrics()
 	return &Bound{what: what, flag: flag, limit: limit, retrySeconds: retrySeconds, counts: map[string]int{}}
@@ -112,11 +109,10 @@ func (b *Bound) Take(u user.Info) (release func(), err error) {
 	}), nil
 }
 
-// describe returns a caller for a message.
 func describe(caller string) string {
 	for prefix, kind := range map[string]string{ofCluster: "cluster", ofNamespace: "the ServiceAccounts of namespace", ofUser: "user"} {
-		if len(caller) > len(prefix) && caller[:len(prefix)] == prefix {
-			return fmt.Sprintf("%s %q", kind, caller[len(prefix):])
+		if name, found := strings.CutPrefix(caller, prefix); found && name != "" {
+			return fmt.Sprintf("%s %q", kind, name)
 		}
 	}
 	return "the caller"

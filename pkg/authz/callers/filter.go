@@ -25,9 +25,8 @@ const (
 	maxContinueBytes = 16 << 10
 )
 
-// maxWatchInitialization is the maximum time that a watch occupies a seat of API Priority and Fairness. By
-// default a watch occupies the seat until the initial events are sent, but a client that does not read
-// could prevent that.
+// maxWatchInitialization is the maximum time that a watch occupies a seat of API Priority and Fairness. By default a
+// watch occupies the seat until the initial events are sent, but a client that does not read could prevent that.
 const maxWatchInitialization = time.Second
 
 // Limit enforces the limits of requests and watches. It runs after authentication and authorization. Of the
@@ -98,24 +97,13 @@ func checkURL(u *url.URL) error {
 	if len(u.RawQuery) <= maxRequirements {
 		return nil
 	}
-	for name, values := range u.Query() {
-		limit := 0
-		switch name {
-		case "labelSelector", "fieldSelector":
-			limit = maxSelectorBytes
-		case "continue":
-			limit = maxContinueBytes
-		default:
-			continue
-		}
-		for _, value := range values {
+	query := u.Query()
+	for name, limit := range map[string]int{"labelSelector": maxSelectorBytes, "fieldSelector": maxSelectorBytes, "continue": maxContinueBytes} {
+		for _, value := range query[name] {
 			if len(value) > limit {
 				return apierrors.NewBadRequest(fmt.Sprintf("%s: Too long: may not be more than %d bytes", name, limit))
 			}
-			if name == "continue" {
-				continue
-			}
-			if n := requirements(value, name == "labelSelector"); n > maxRequirements {
+			if n := requirements(value, name == "labelSelector"); name != "continue" && n > maxRequirements {
 				return apierrors.NewBadRequest(fmt.Sprintf("%s: Too many: %d requirements: must have at most %d; use the operator \"in\" for several values", name, n, maxRequirements))
 			}
 		}

@@ -38,11 +38,14 @@ func NewReviews() *Reviews {
 // For returns an authorizer that delegates to next, within the limits of a caller, whatever user a review is about.
 func (r *Reviews) For(caller string, next authorizer.Authorizer) authorizer.Authorizer {
 	return authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-		end, err := r.take(ctx, caller)
-		if err != nil {
-			return authorizer.DecisionNoOpinion, "", fmt.Errorf("waiting for other access reviews: %w", err)
+		own := r.enter(caller)
+		defer r.leave(caller, own)
+		for _, limit := range []*semaphore.Weighted{own.Weighted, r.all} {
+			if err := limit.Acquire(ctx, 1); err != nil {
+				return authorizer.DecisionNoOpinion, "", fmt.Errorf("waiting for other access reviews: %w", err)
+			}
+			defer limit.Release(1)
 		}
-		defer end()
 		return next.Authorize(ctx, a)
 	})
 }
@@ -54,35 +57,22 @@ func (r *Reviews) ForUsers(next authorizer.Authorizer) authorizer.Authorizer {
 	})
 }
 
-// take waits for a place. end releases it.
-func (r *Reviews) take(ctx context.Context, caller string) (end func(), err error) {
+func (r *Reviews) enter(caller string) *places {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	own := r.callers[caller]
 	if own == nil {
 		own = &places{Weighted: semaphore.NewWeighted(reviewsPerCaller)}
 		r.callers[caller] = own
 	}
 	own.users++
-	r.mu.Unlock()
-	leave := func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if own.users--; own.users == 0 {
-			delete(r.callers, caller)
-		}
+	return own
+}
+
+func (r *Reviews) leave(caller string, own *places) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if own.users--; own.users == 0 {
+		delete(r.callers, caller)
 	}
-	if err := own.Acquire(ctx, 1); err != nil {
-		leave()
-		return nil, err
-	}
-	if err := r.all.Acquire(ctx, 1); err != nil {
-		own.Release(1)
-		leave()
-		return nil, err
-	}
-	return func() {
-		r.all.Release(1)
-		own.Release(1)
-		leave()
-	}, nil
 }

@@ -111,9 +111,8 @@ func (w *Written) Take(ctx context.Context, namespace string, bytes int64) (undo
 		describe(caller), where, own.Burst, own.PerSecond, w.rates.Namespace.PerSecond, w.flag), retry)
 }
 
-// Handle refuses writes of callers that exceed their rates before the object is decoded and validated,
-// because these steps are the most expensive. applies reports whether a request writes an object. Dry runs
-// are not refused.
+// Handle refuses writes of callers that exceed their rates before the object is decoded and validated, because these
+// steps are the most expensive. applies reports whether a request writes an object. Dry runs are not refused.
 func (w *Written) Handle(next http.Handler, applies func(*request.RequestInfo) bool, codecs runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		info, known := request.RequestInfoFrom(r.Context())

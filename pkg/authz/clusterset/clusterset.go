@@ -1,5 +1,4 @@
-// Package clusterset checks whether a caller may move clusters into
-// ManagedClusterSets, or bind the sets to namespaces.
+// Package clusterset checks whether a caller may move clusters into ManagedClusterSets, or bind the sets to namespaces.
 package clusterset
 
 import (
@@ -20,8 +19,7 @@ func Join(ctx context.Context, a authorizer.Authorizer, set string) error {
 	return check(ctx, a, set, "join", "move clusters into or out of this cluster set")
 }
 
-// Bind returns nil if the caller may bind a set to namespaces, a Forbidden error if
-// not, or an InternalError.
+// Bind returns nil if the caller may bind a set to namespaces, a Forbidden error if not, or an InternalError.
 func Bind(ctx context.Context, a authorizer.Authorizer, set string) error {
 	return check(ctx, a, set, "bind", "bind this cluster set to a namespace")
 }
@@ -29,5 +27,5 @@ func Bind(ctx context.Context, a authorizer.Authorizer, set string) error {
 func check(ctx context.Context, a authorizer.Authorizer, set, subresource, action string) error {
 	return authz.Check(ctx, a, authorizationv1.ResourceAttributes{
 		Verb: "create", Group: clusterv1beta2.GroupName, Version: "*", Resource: resource, Subresource: subresource, Name: set,
-	}, clusterv1beta2.Resource(resource), action)
+	}, clusterv1beta2.Resource(resource), set, action)
 }

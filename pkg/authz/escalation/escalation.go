@@ -29,21 +29,18 @@ const (
 	verbBind     = "bind"
 )
 
-// Checker checks the permissions that ClusterPermissions grant. It may be used
-// concurrently.
+// Checker checks the permissions that ClusterPermissions grant. It may be used concurrently.
 type Checker struct {
 	// Authorizer decides about access to the hub.
 	Authorizer authorizer.Authorizer
-	// Delivered returns the manifests of a managed cluster's ClusterPermissions that
-	// are applied there now. A Check calls it at most once, and only if the caller
-	// lacks escalate or bind.
+	// Delivered returns the manifests of a managed cluster's ClusterPermissions that are applied there now. A Check
+	// calls it at most once, and only if the caller lacks escalate or bind.
 	Delivered func(ctx context.Context, namespace string) ([]workv1.Manifest, error)
 }
 
-// Check returns the permissions in cp that the caller of ctx may not grant, or nil if the
-// caller may grant all of them. delivered is the spec that was allowed before, or nil.
-// The permissions that it granted are not checked again. The error is an InternalError:
-// the check failed, and the request must fail.
+// Check returns the permissions in cp that the caller of ctx may not grant, or nil if the caller may grant all of them.
+// delivered is the spec that was allowed before, or nil. The permissions that it granted are not checked again. The
+// error is an InternalError: the check failed, and the request must fail.
 func (c *Checker) Check(ctx context.Context, cp *rbacv1alpha1.ClusterPermission, delivered *rbacv1alpha1.ClusterPermissionSpec) (*Refusal, error) {
 	caller, err := authz.Caller(ctx)
 	if err != nil {
@@ -80,8 +77,7 @@ func More(cp *rbacv1alpha1.ClusterPermission, delivered *rbacv1alpha1.ClusterPer
 	return len(newGrants(cp.Name, &cp.Spec, newGranted(cp.Name, delivered), newBudget())) > 0
 }
 
-// withoutAllowed removes the grants whose verb the hub allows to the caller. It checks
-// each verb at most once.
+// withoutAllowed removes the grants whose verb the hub allows to the caller. It checks each verb at most once.
 func (c *Checker) withoutAllowed(ctx context.Context, caller user.Info, cp *rbacv1alpha1.ClusterPermission, grants []grant) ([]grant, error) {
 	allowed := map[string]bool{}
 	var left []grant

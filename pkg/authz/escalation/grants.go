@@ -11,10 +11,9 @@ import (
 
 var specPath = field.NewPath("spec")
 
-// grant contains the permissions that one part of a spec grants in addition to the
-// permissions that were granted before. These are the rules. If open is set, they include
-// the rules of a role of that name that the spec does not define. If live is set, they
-// include all permissions. If shadowed is set, they include the rules that others deliver
+// grant contains the permissions that one part of a spec grants in addition to the permissions that were granted
+// before. These are the rules. If open is set, they include the rules of a role of that name that the spec does not
+// define. If live is set, they include all permissions. If shadowed is set, they include the rules that others deliver
 // in a role of that name.
 type grant struct {
 	path  *field.Path
@@ -52,8 +51,7 @@ func newGranted(name string, spec *rbacv1alpha1.ClusterPermissionSpec) *granted 
 	return before
 }
 
-// binds reports whether each subject of the binding was bound to that role in that scope
-// before, by any binding.
+// binds reports whether each subject of the binding was bound to that role in that scope before, by any binding.
 func (g *granted) binds(b *binding) bool {
 	for _, s := range b.subjects {
 		if !g.bound[boundSubject{b.where, b.role, s}] {
@@ -63,8 +61,7 @@ func (g *granted) binds(b *binding) bool {
 	return true
 }
 
-// newGrants returns the parts of the spec that grant more than before, in the order of
-// the spec.
+// newGrants returns the parts of the spec that grant more than before, in the order of the spec.
 func newGrants(name string, spec *rbacv1alpha1.ClusterPermissionSpec, before *granted, work *budget) []grant {
 	var grants []grant
 	defined := func(path *field.Path, where scope, old, rules []rbacv1.PolicyRule) {

@@ -16,11 +16,9 @@ import (
 // ServiceAccount, node or master of the hub is a different identity on a managed cluster.
 const systemPrefix = "system:"
 
-// held contains the permissions of a caller on a managed cluster through delivered bindings.
-type held struct {
-	clusterWide *heldRules
-	namespaces  map[string]*heldRules
-}
+// held contains the permissions of a caller on a managed cluster through delivered bindings, by namespace. The empty
+// namespace is cluster-wide.
+type held map[string]*heldRules
 
 type heldRules struct {
 	rules []rbacv1.PolicyRule
@@ -28,18 +26,16 @@ type heldRules struct {
 	roles map[rbac.Key]bool
 }
 
-func newHeld(caller user.Info, d *delivered) *held {
-	h := &held{clusterWide: &heldRules{roles: map[rbac.Key]bool{}}, namespaces: map[string]*heldRules{}}
+func newHeld(caller user.Info, d *delivered) held {
+	h := held{"": {roles: map[rbac.Key]bool{}}}
 	for _, b := range d.bindings {
 		if !slices.ContainsFunc(b.subjects, func(s rbacv1.Subject) bool { return matches(caller, s) }) {
 			continue
 		}
-		there := h.clusterWide
-		if !b.where.clusterWide() {
-			if h.namespaces[b.where.namespace] == nil {
-				h.namespaces[b.where.namespace] = &heldRules{roles: map[rbac.Key]bool{}}
-			}
-			there = h.namespaces[b.where.namespace]
+		there := h[b.where.namespace]
+		if there == nil {
+			there = &heldRules{roles: map[rbac.Key]bool{}}
+			h[b.where.namespace] = there
 		}
 		if role := d.role(b.role, nil); role.absent || role.opaque {
 			there.roles[b.role] = true
@@ -69,46 +65,31 @@ func matches(caller user.Info, s rbacv1.Subject) bool {
 }
 
 // rules returns the rules that the caller holds everywhere in the scope.
-func (h *held) rules(where scope) []rbacv1.PolicyRule {
-	all := h.clusterWide.rules
-	if there := h.namespaces[where.namespace]; there != nil {
+func (h held) rules(where scope) []rbacv1.PolicyRule {
+	all := h[""].rules
+	if there := h[where.namespace]; where.namespace != "" && there != nil {
 		return append(all[:len(all):len(all)], there.rules...)
 	}
 	return all
 }
 
 // has reports whether the caller is bound to a role with unknown rules everywhere in the scope.
-func (h *held) has(role rbac.Key, where scope) bool {
-	if h.clusterWide.roles[role] {
-		return true
-	}
-	there := h.namespaces[where.namespace]
-	return there != nil && there.roles[role]
+func (h held) has(role rbac.Key, where scope) bool {
+	there := h[where.namespace]
+	return h[""].roles[role] || there != nil && there.roles[role]
 }
 
 // delivered is the RBAC that ManifestWorks have delivered to a managed cluster.
 type delivered struct {
-	roles    map[rbac.Key][]version
-	bindings []deliveredBinding
+	// roles are the contents of each role, one for each ManifestWork.
+	roles    map[rbac.Key][]contents
+	bindings []binding
 	// namespaces maps the name of a Role to the namespaces that contain a Role of that name.
 	namespaces map[string][]string
 }
 
-// version is a role as one ManifestWork delivers it. If it is opaque, its rules are
-// unknown.
-type version struct {
-	rules  []rbacv1.PolicyRule
-	opaque bool
-}
-
-type deliveredBinding struct {
-	where    scope
-	role     rbac.Key
-	subjects []rbacv1.Subject
-}
-
 func parse(manifests []workv1.Manifest) *delivered {
-	d := &delivered{roles: map[rbac.Key][]version{}, namespaces: map[string][]string{}}
+	d := &delivered{roles: map[rbac.Key][]contents{}, namespaces: map[string][]string{}}
 	for i := range manifests {
 		raw, err := manifests[i].MarshalJSON()
 		if err != nil {
@@ -126,11 +107,11 @@ func (d *delivered) add(o rbac.Object) {
 		if o.Key.Kind == rbac.KindRole && d.roles[o.Key] == nil {
 			d.namespaces[o.Key.Name] = append(d.namespaces[o.Key.Name], o.Key.Namespace)
 		}
-		d.roles[o.Key] = append(d.roles[o.Key], version{rules: o.Rules, opaque: o.Opaque})
+		d.roles[o.Key] = append(d.roles[o.Key], contents{rules: o.Rules, opaque: o.Opaque})
 		return
 	}
 	if role := rbac.RoleKey(o.RoleRef, o.Key.Namespace); role != (rbac.Key{}) {
-		d.bindings = append(d.bindings, deliveredBinding{where: scope{namespace: o.Key.Namespace}, role: role, subjects: o.Subjects})
+		d.bindings = append(d.bindings, binding{where: scope{namespace: o.Key.Namespace}, role: role, subjects: o.Subjects})
 	}
 }
 
@@ -143,9 +124,8 @@ type contents struct {
 	rules  []rbacv1.PolicyRule
 }
 
-// role returns the contents of a role. It ignores one delivered version that equals an
-// element of own. own contains the versions that the ClusterPermission itself has
-// delivered.
+// role returns the contents of a role. It ignores one delivered version that equals an element of own, which contains
+// the versions that the ClusterPermission itself has delivered.
 func (d *delivered) role(key rbac.Key, own [][]rbacv1.PolicyRule) contents {
 	versions := d.roles[key]
 	for i, v := range versions {
@@ -158,11 +138,10 @@ func (d *delivered) role(key rbac.Key, own [][]rbacv1.PolicyRule) contents {
 	if len(versions) == 0 {
 		return contents{absent: true}
 	}
-	first := versions[0]
 	for _, v := range versions {
-		if v.opaque || !apiequality.Semantic.DeepEqual(v.rules, first.rules) {
+		if v.opaque || !apiequality.Semantic.DeepEqual(v.rules, versions[0].rules) {
 			return contents{opaque: true}
 		}
 	}
-	return contents{rules: first.rules}
+	return versions[0]
 }

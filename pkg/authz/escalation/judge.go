@@ -10,14 +10,13 @@ import (
 
 // judge compares grants with the permissions of the caller.
 type judge struct {
-	held      *held
+	held      held
 	delivered *delivered
 	before    *granted
 	work      *budget
 	// others caches the roles that other ClusterPermissions deliver under the names of bound roles.
 	others map[rbac.Key]contents
-	// resources caches in which scopes the caller holds all resources; urls is set if the
-	// caller holds all URLs.
+	// resources caches in which scopes the caller holds all resources; urls is set if the caller holds all URLs.
 	resources map[scope]bool
 	urls      bool
 }
@@ -25,7 +24,7 @@ type judge struct {
 func newJudge(caller user.Info, manifests []workv1.Manifest, before *granted, work *budget) *judge {
 	d := parse(manifests)
 	j := &judge{held: newHeld(caller, d), delivered: d, before: before, work: work, others: map[rbac.Key]contents{}, resources: map[scope]bool{}}
-	j.urls = len(work.uncovered(j.held.clusterWide.rules, rbac.Everything[1:])) == 0
+	j.urls = len(work.uncovered(j.held[""].rules, rbac.Everything[1:])) == 0
 	return j
 }
 
@@ -57,9 +56,8 @@ func (j *judge) missing(g *grant) *MissingGrant {
 	return nil
 }
 
-// deliveredByOthers returns the rules that other ClusterPermissions have delivered under
-// the name of a role. If two deliver a role, it may have the rules of either, so binding
-// it grants both.
+// deliveredByOthers returns the rules that other ClusterPermissions have delivered under the name of a role. If two
+// deliver a role, it may have the rules of either, so binding it grants both.
 func (j *judge) deliveredByOthers(key rbac.Key) contents {
 	if known, found := j.others[key]; found {
 		return known
@@ -92,8 +90,7 @@ func (j *judge) notHeld(where scope, rules []rbacv1.PolicyRule) []rbacv1.PolicyR
 	return j.work.uncovered(j.held.rules(where), rules)
 }
 
-// holdsEverything reports whether the caller holds all permissions that a role can grant in a
-// scope.
+// holdsEverything reports whether the caller holds all permissions that a role can grant in a scope.
 func (j *judge) holdsEverything(where scope) bool {
 	return j.holdsResources(where) && (j.urls || !where.clusterWide())
 }

@@ -16,10 +16,9 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
-// Reads returns nil if the caller of ctx may refer to roles of the hub in the
-// ClusterPermission of this name. The ManifestWork shows the rules of these roles, so
-// the caller requires get on each. Otherwise Reads returns a Forbidden error that names
-// every such role, an Invalid error if the decision requires more than authz.MaxReviews access
+// Reads returns nil if the caller of ctx may refer to roles of the hub in the ClusterPermission of this name. The
+// ManifestWork shows the rules of these roles, so the caller requires get on each. Otherwise Reads returns a Forbidden
+// error that names every such role, an Invalid error if the decision requires more than authz.MaxReviews access
 // reviews, or an InternalError.
 func Reads(ctx context.Context, a authorizer.Authorizer, name string, refs []rbacv1alpha1.HubRoleRef) error {
 	caller, err := authz.Caller(ctx)
@@ -81,23 +80,9 @@ func Reads(ctx context.Context, a authorizer.Authorizer, name string, refs []rba
 		caller.GetName(), strings.Join(rbac.ClipLines(lines, maxLines, maxLineBytes), "\n")))
 }
 
-// ReadsNamespaces returns nil if the caller of ctx may see which namespaces of the hub
-// the ClusterPermission of this name selects, which requires list on namespaces.
-// Otherwise it returns a Forbidden error, or an InternalError.
+// ReadsNamespaces returns nil if the caller of ctx may see which namespaces of the hub the ClusterPermission of this
+// name selects, which requires list on namespaces. Otherwise it returns a Forbidden error, or an InternalError.
 func ReadsNamespaces(ctx context.Context, a authorizer.Authorizer, name string) error {
-	caller, err := authz.Caller(ctx)
-	if err != nil {
-		return err
-	}
-	access := authorizationv1.ResourceAttributes{Verb: "list", Version: "*", Resource: "namespaces"}
-	allowed, err := authz.Allowed(ctx, a, caller, access)
-	switch {
-	case err != nil:
-		return apierrors.NewInternalError(err)
-	case !allowed:
-		return apierrors.NewForbidden(rbacv1alpha1.Resource(resource), name, fmt.Errorf(
-			"user %q cannot list the namespaces of the hub, and so cannot see which of them are selected; grant it with %s",
-			caller.GetName(), rbac.RoleText("", rbac.RuleFor(access))))
-	}
-	return nil
+	return authz.Check(ctx, a, authorizationv1.ResourceAttributes{Verb: "list", Version: "*", Resource: "namespaces"},
+		rbacv1alpha1.Resource(resource), name, "list the namespaces of the hub, and so cannot see which of them are selected")
 }

@@ -3,6 +3,7 @@ package escalation
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -22,16 +23,13 @@ const (
 	maxWarningBytes = 249
 )
 
-// Refusal contains the permissions in a ClusterPermission that its author may not
-// grant.
+// Refusal contains the permissions in a ClusterPermission that its author may not grant.
 type Refusal struct {
 	// User is the name of the caller.
 	User string
-	// Namespace and Name identify the ClusterPermission. The namespace is also the name
-	// of the managed cluster.
+	// Namespace and Name identify the ClusterPermission. The namespace is also the name of the managed cluster.
 	Namespace, Name string
-	// Missing are the grants that the caller may not make, in the order of the spec.
-	// There is at least one.
+	// Missing are the grants that the caller may not make, in the order of the spec. There is at least one.
 	Missing []MissingGrant
 
 	// generated is set if the server generated the name.
@@ -46,11 +44,9 @@ type MissingGrant struct {
 	Verb string
 	// Scope describes the part of the managed cluster in which it would be granted.
 	Scope string
-	// Role describes the role that is bound or referred to. It is empty if the part
-	// defines rules itself.
+	// Role describes the role that is bound or referred to. It is empty if the part defines rules itself.
 	Role string
-	// Rules are the rules that the caller does not hold. Rules is empty if the rules of
-	// Role are unknown.
+	// Rules are the rules that the caller does not hold. Rules is empty if the rules of Role are unknown.
 	Rules []rbacv1.PolicyRule
 }
 
@@ -111,11 +107,7 @@ func (m *MissingGrant) text(rules []rbacv1.PolicyRule) string {
 	if len(rules) == 0 {
 		return m.Role + ": its rules are unknown or may change"
 	}
-	texts := make([]string, len(rules))
-	for i, rule := range rules {
-		texts[i] = rbac.RuleText(rule)
-	}
-	text := strings.Join(texts, ", ")
+	text := rbac.RulesText(rules, len(rules), math.MaxInt)
 	if m.Role != "" {
 		return m.Role + " with " + text
 	}

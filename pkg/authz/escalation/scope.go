@@ -11,8 +11,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
-// scope is the part of the managed cluster in which permissions are granted. The zero
-// value is cluster-wide.
+// scope is the part of the managed cluster in which permissions are granted. The zero value is cluster-wide.
 type scope struct {
 	// namespace is empty if namespaces are selected.
 	namespace string
@@ -22,9 +21,8 @@ type scope struct {
 	selector string
 }
 
-// scopeOf returns the scope of a namespaced object. An object with neither a namespace
-// nor a selector is never delivered, and counts as cluster-wide. If it has both, the
-// selector takes precedence.
+// scopeOf returns the scope of a namespaced object. An object with neither a namespace nor a selector is never
+// delivered, and counts as cluster-wide. If it has both, the selector takes precedence.
 func scopeOf(namespace string, selector *metav1.LabelSelector) scope {
 	if selector == nil {
 		return scope{namespace: namespace}
@@ -56,14 +54,12 @@ func (s scope) String() string {
 	return fmt.Sprintf("in namespace %q", s.namespace)
 }
 
-// hubRole returns the key of the hub role that a reference refers to. It has the same key
-// on the managed cluster.
+// hubRole returns the key of the hub role that a reference refers to. It has the same key on the managed cluster.
 func hubRole(ref rbacv1alpha1.HubRoleRef) rbac.Key {
 	return rbac.Key{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
 }
 
-// within returns the rules that a binding in a scope grants: only a cluster-wide
-// binding grants access to URLs.
+// within returns the rules that a binding in a scope grants: only a cluster-wide binding grants access to URLs.
 func within(s scope, rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 	if s.clusterWide() {
 		return rules

@@ -27,8 +27,7 @@ type specRoles struct {
 	// selected contains the rules of all Roles with a selector, each of which may be in
 	// any namespace. all contains the rules of all Roles.
 	selected, all []rbacv1.PolicyRule
-	// refs are the roles of the hub that the spec refers to; named are the same
-	// without their namespaces.
+	// refs are the roles of the hub that the spec refers to; named are the same without their namespaces.
 	refs, named map[rbac.Key]bool
 }
 
@@ -72,8 +71,7 @@ type content struct {
 	// open is set unless the spec delivers the role wherever it is bound. Then the
 	// binding may refer to another role of that name on the managed cluster.
 	open bool
-	// live is set if the spec delivers a role of the hub under that name. Others can
-	// change its rules.
+	// live is set if the spec delivers a role of the hub under that name. Others can change its rules.
 	live bool
 }
 
@@ -118,7 +116,7 @@ func (r *specRoles) versions(key rbac.Key) [][]rbacv1.PolicyRule {
 	return versions
 }
 
-// binding is a binding of a spec in a form that can be compared.
+// binding is a binding in a form that can be compared. path is nil unless it is the binding of a spec.
 type binding struct {
 	path     *field.Path
 	where    scope
@@ -128,18 +126,12 @@ type binding struct {
 
 func bindings(name string, spec *rbacv1alpha1.ClusterPermissionSpec) []binding {
 	var all []binding
-	clusterWide := func(path *field.Path, b *rbacv1alpha1.ClusterRoleBinding) {
+	for path, b := range spec.AllClusterRoleBindings() {
 		key := rbac.Key{Kind: rbac.KindClusterRole, Name: name}
 		if ref := b.RoleRef; ref != nil {
 			key = rbac.Key{Kind: ref.Kind, Name: cmp.Or(ref.Name, name)}
 		}
 		all = append(all, binding{path: path, role: key, subjects: subjects(b.Subject, b.Subjects)})
-	}
-	if spec.ClusterRoleBinding != nil {
-		clusterWide(specPath.Child("clusterRoleBinding"), spec.ClusterRoleBinding)
-	}
-	for i := range ptr.Deref(spec.ClusterRoleBindings, nil) {
-		clusterWide(specPath.Child("clusterRoleBindings").Index(i), &(*spec.ClusterRoleBindings)[i])
 	}
 	for i := range ptr.Deref(spec.RoleBindings, nil) {
 		b := &(*spec.RoleBindings)[i]
@@ -155,9 +147,8 @@ func bindings(name string, spec *rbacv1alpha1.ClusterPermissionSpec) []binding {
 	return all
 }
 
-// subjects returns the subjects of a binding in a normal form. A binding without subjects
-// has one empty subject. Otherwise it would equal a binding with only subjects that were
-// allowed before.
+// subjects returns the subjects of a binding in a normal form. A binding without subjects has one empty subject.
+// Otherwise it would equal a binding with only subjects that were allowed before.
 func subjects(subject *rbacv1.Subject, more []rbacv1.Subject) []rbacv1.Subject {
 	given := rbacv1alpha1.BindingSubjects(subject, more)
 	if len(given) == 0 {

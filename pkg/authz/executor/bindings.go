@@ -13,16 +13,14 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication"
 )
 
-// bound returns the name of a ManagedServiceAccountBinding that allows a caller to use
-// an executor of a cluster; "" if there is none. If a binding names the caller but has
-// no effect, ineffective explains why.
+// bound returns the name of a ManagedServiceAccountBinding that allows a caller to use an executor of a cluster; "" if
+// there is none. If a binding names the caller but has no effect, ineffective explains why.
 func (c *Checker) bound(ctx context.Context, caller user.Info, namespace string, executor types.NamespacedName) (binding, ineffective string, err error) {
-	bindings, err := c.options.Bindings.Bindings(ctx, namespace)
+	bindings, err := c.Bindings(ctx, namespace)
 	if err != nil {
 		return "", "", err
 	}
-	// The ServiceAccount has the name of its account, so bindings of other accounts do
-	// not matter.
+	// The ServiceAccount has the name of its account, so bindings of other accounts do not matter.
 	i := slices.IndexFunc(bindings, func(b authentication.ManagedServiceAccountBinding) bool {
 		return b.DeletionTimestamp == nil && b.Spec.Ref.Name == executor.Name && b.Spec.Ref.Namespace == namespace &&
 			slices.ContainsFunc(b.Spec.Subjects, func(subject rbacv1.Subject) bool { return names(subject, caller) })
@@ -30,7 +28,7 @@ func (c *Checker) bound(ctx context.Context, caller user.Info, namespace string,
 	if i < 0 {
 		return "", "", nil
 	}
-	on, known, err := c.options.Accounts.ServiceAccount(ctx, namespace, executor.Name)
+	on, known, err := c.Accounts(ctx, namespace, executor.Name)
 	switch {
 	case err != nil:
 		return "", "", fmt.Errorf("reading the ServiceAccount of ManagedServiceAccount %s/%s: %w", namespace, executor.Name, err)

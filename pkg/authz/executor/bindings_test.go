@@ -67,14 +67,23 @@ var onClusters = reported{
 	"cluster1/moved":    {Namespace: "kube-system", Name: "moved"},
 }
 
+type (
+	bindingsReader interface {
+		Bindings(ctx context.Context, namespace string) ([]authentication.ManagedServiceAccountBinding, error)
+	}
+	accountsReader interface {
+		ServiceAccount(ctx context.Context, namespace, account string) (on types.NamespacedName, known bool, err error)
+	}
+)
+
 // checker returns a Checker with an authorizer that always returns the same decision.
-func checker(decision authorizer.Decision, bindings Bindings, accounts Accounts) *Checker {
-	return NewChecker(Options{
+func checker(decision authorizer.Decision, bindings bindingsReader, accounts accountsReader) *Checker {
+	return &Checker{
 		Authorizer: authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 			return decision, "", nil
 		}),
-		Bindings: bindings, Accounts: accounts,
-	})
+		Bindings: bindings.Bindings, Accounts: accounts.ServiceAccount,
+	}
 }
 
 func (c *Checker) checkAs(ctx context.Context, caller user.Info, cluster, namespace, name string) error {

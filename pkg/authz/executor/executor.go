@@ -24,43 +24,21 @@ import (
 
 const resource = "manifestworks"
 
-// Bindings reads ManagedServiceAccountBindings.
-type Bindings interface {
-	// Bindings returns the stored bindings of a namespace without a cache, so that a
-	// deleted binding allows nothing.
-	Bindings(ctx context.Context, namespace string) ([]authentication.ManagedServiceAccountBinding, error)
-}
-
-// Accounts looks up the ServiceAccounts of ManagedServiceAccounts.
-type Accounts interface {
-	// ServiceAccount returns the ServiceAccount of an account on its cluster. known is
-	// false if the account does not exist, is being deleted, or no agent has reported it.
-	ServiceAccount(ctx context.Context, namespace, account string) (on types.NamespacedName, known bool, err error)
-}
-
-// Options configure a Checker.
-type Options struct {
+// Checker checks the executors of ManifestWorks that are written.
+type Checker struct {
 	// Authorizer decides about access to the hub.
 	Authorizer authorizer.Authorizer
-	// Server returns the identity of this server on the hub. ManifestWorks that the
-	// server writes itself are checked for this identity.
+	// Server returns the identity of this server on the hub, for ManifestWorks that the server writes itself.
 	Server func(context.Context) (user.Info, error)
 	// NilExecutor is the policy for ManifestWorks without executor.
 	NilExecutor NilExecutor
-	// Bindings allow users without execute-as to use executors. It is nil on a hub without
-	// ManagedServiceAccountBindings.
-	Bindings Bindings
-	// Accounts is required if Bindings is set.
-	Accounts Accounts
+	// Bindings returns the stored ManagedServiceAccountBindings of a namespace without a cache, so that a deleted binding
+	// allows nothing. They allow users without execute-as to use executors. It is nil on a hub without such bindings.
+	Bindings func(ctx context.Context, namespace string) ([]authentication.ManagedServiceAccountBinding, error)
+	// Accounts returns the ServiceAccount of a ManagedServiceAccount on its cluster. known is false if the account does not
+	// exist, is being deleted, or no agent has reported it. It is required if Bindings is set.
+	Accounts func(ctx context.Context, namespace, account string) (on types.NamespacedName, known bool, err error)
 }
-
-// Checker checks the executors of ManifestWorks that are written.
-type Checker struct {
-	options Options
-}
-
-// NewChecker returns a Checker.
-func NewChecker(options Options) *Checker { return &Checker{options: options} }
 
 // Check returns nil if the caller may use the executor of a ManifestWork, which is nil if
 // the spec has none, and the former executors, which the update replaces. Otherwise it
@@ -79,26 +57,27 @@ func (c *Checker) Check(ctx context.Context, namespace, name string, executor *w
 		}
 	}
 	// An audit annotation cannot be overwritten, so all executors share one.
-	all.record(ctx)
+	if all.decision != "" {
+		audit.AddAuditAnnotations(ctx, decisionAnnotation, all.decision, reasonAnnotation, all.reason)
+	}
 	return err
 }
 
-// CheckOwners returns nil if the caller may add owner references to a ManifestWork: the
-// garbage collector deletes it with its owners. Otherwise it returns a Forbidden error that
-// contains the missing rule, or an InternalError.
+// CheckOwners returns nil if the caller may add owner references to a ManifestWork: the garbage collector deletes it
+// with its owners. Otherwise it returns a Forbidden error that contains the missing rule, or an InternalError.
 func (c *Checker) CheckOwners(ctx context.Context, namespace, name string) error {
 	access := ResourceAttributes(namespace, name)
 	access.Verb = "delete"
-	return authz.Check(ctx, c.options.Authorizer, access, workv1.Resource(resource), "add owner references, with which a ManifestWork is deleted")
+	return authz.Check(ctx, c.Authorizer, access, workv1.Resource(resource), name, "add owner references, with which a ManifestWork is deleted")
 }
 
 // check checks one executor. The verdict is empty if the check fails internally.
 func (c *Checker) check(ctx context.Context, q question, executor *workv1.ManifestWorkExecutor) (verdict, error) {
 	switch {
-	case executor == nil && c.options.NilExecutor == Deny && !q.former:
+	case executor == nil && c.NilExecutor == Deny && !q.former:
 		return verdict{forbid, "spec.executor is required on this hub"},
 			q.refuse(errors.New("spec.executor is required on this hub (--nil-executor=Deny)"))
-	case executor == nil && (c.options.NilExecutor == Check || c.options.NilExecutor == Deny):
+	case executor == nil && (c.NilExecutor == Check || c.NilExecutor == Deny):
 		q.name, q.agent = AgentExecutor, true
 	case executor == nil:
 		return verdict{}, nil
@@ -142,7 +121,7 @@ type question struct {
 }
 
 func (c *Checker) decide(ctx context.Context, q question) (verdict, error) {
-	decision, reason, err := authz.Decide(ctx, c.options.Authorizer, q.caller, ResourceAttributes(q.namespace, q.name))
+	decision, reason, err := authz.Decide(ctx, c.Authorizer, q.caller, ResourceAttributes(q.namespace, q.name))
 	switch {
 	case err != nil:
 		return verdict{}, apierrors.NewInternalError(err)
@@ -150,7 +129,7 @@ func (c *Checker) decide(ctx context.Context, q question) (verdict, error) {
 		return verdict{allow, reason}, nil
 	}
 	// A binding cannot override an authorizer that denies explicitly.
-	if decision != authorizer.DecisionDeny && !q.agent && c.options.Bindings != nil {
+	if decision != authorizer.DecisionDeny && !q.agent && c.Bindings != nil {
 		binding, ineffective, err := c.bound(ctx, q.caller, q.namespace, q.executor)
 		if err != nil {
 			return verdict{}, apierrors.NewInternalError(fmt.Errorf("checking whether a ManagedServiceAccountBinding allows user %q to %s: %w", q.caller.GetName(), q.action(), err))
@@ -170,18 +149,17 @@ func (c *Checker) caller(ctx context.Context) (user.Info, error) {
 	if err != nil || caller.GetName() != user.APIServerUser || !slices.Contains(caller.GetGroups(), user.SystemPrivilegedGroup) {
 		return caller, err
 	}
-	if c.options.Server == nil {
+	if c.Server == nil {
 		return nil, apierrors.NewInternalError(errors.New("this server does not know its identity on the hub"))
 	}
-	server, err := c.options.Server(ctx)
+	server, err := c.Server(ctx)
 	if err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("reading this server's identity on the hub: %w", err))
 	}
 	return server, nil
 }
 
-// NilExecutor is the policy for ManifestWorks without an executor, which act as the
-// agent.
+// NilExecutor is the policy for ManifestWorks without an executor, which act as the agent.
 type NilExecutor string
 
 const (
@@ -224,19 +202,10 @@ func (v verdict) and(other verdict) verdict {
 	return verdict{allow, v.reason + "; " + other.reason}
 }
 
-// record adds the verdict to the audit event.
-func (v verdict) record(ctx context.Context) {
-	if v.decision != "" {
-		audit.AddAuditAnnotations(ctx, decisionAnnotation, v.decision, reasonAnnotation, v.reason)
-	}
-}
-
-const accounts = "managedserviceaccounts"
-
-// Bind returns nil if the caller may bind a ManagedServiceAccount to users, a
-// Forbidden error if not, or an InternalError.
+// Bind returns nil if the caller may bind a ManagedServiceAccount to users, a Forbidden error if not, or an InternalError.
 func Bind(ctx context.Context, a authorizer.Authorizer, namespace, account string) error {
+	const accounts = "managedserviceaccounts"
 	return authz.Check(ctx, a, authorizationv1.ResourceAttributes{
 		Verb: "bind", Group: authenticationv1beta1.GroupName, Version: "*", Resource: accounts, Namespace: namespace, Name: account,
-	}, authenticationv1beta1.Resource(accounts), "bind this ManagedServiceAccount to users")
+	}, authenticationv1beta1.Resource(accounts), account, "bind this ManagedServiceAccount to users")
 }

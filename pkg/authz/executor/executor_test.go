@@ -57,7 +57,7 @@ func TestCheck(t *testing.T) {
 	for name, test := range map[string]struct {
 		caller   user.Info
 		hub      hubSays
-		options  Options
+		checker  Checker
 		executor *workv1.ManifestWorkExecutor
 		// allowed, forbidden or error.
 		want  string
@@ -85,77 +85,77 @@ func TestCheck(t *testing.T) {
 		},
 		"no decision": {
 			caller: alice, hub: hubSays{err: errors.New("connection refused")}, executor: named("apps", "deployer"),
-			options: Options{Bindings: toAlice, Accounts: deployer},
+			checker: Checker{Bindings: toAlice.Bindings, Accounts: deployer.ServiceAccount},
 			want:    "error", texts: []string{"connection refused", `"alice"`}, asked: "alice system:serviceaccount:apps:deployer",
 		},
 		"allowed by a binding": {
-			caller: alice, executor: named("apps", "deployer"), options: Options{Bindings: toAlice, Accounts: deployer},
+			caller: alice, executor: named("apps", "deployer"), checker: Checker{Bindings: toAlice.Bindings, Accounts: deployer.ServiceAccount},
 			want: "allowed", asked: "alice system:serviceaccount:apps:deployer", recorded: `allow: ManagedServiceAccountBinding "c1/deployer-users"`,
 		},
 		"denied explicitly despite a binding": {
 			caller: alice, hub: hubSays{denies: true}, executor: named("apps", "deployer"),
-			options: Options{Bindings: toAlice, Accounts: deployer},
+			checker: Checker{Bindings: toAlice.Bindings, Accounts: deployer.ServiceAccount},
 			want:    "forbidden", texts: []string{deployerRule}, asked: "alice system:serviceaccount:apps:deployer", recorded: "forbid: ",
 		},
 		"an account without a binding of the user": {
-			caller: alice, executor: named("apps", "deployer"), options: Options{Bindings: stored{}, Accounts: deployer},
+			caller: alice, executor: named("apps", "deployer"), checker: Checker{Bindings: stored{}.Bindings, Accounts: deployer.ServiceAccount},
 			want: "forbidden", texts: []string{deployerRule, `or with a ManagedServiceAccountBinding in namespace "c1" that binds the user to ManagedServiceAccount "deployer"`},
 			asked: "alice system:serviceaccount:apps:deployer",
 		},
 		"no account": {
-			caller: alice, executor: named("apps", "deployer"), options: Options{Bindings: stored{}, Accounts: reported{}},
+			caller: alice, executor: named("apps", "deployer"), checker: Checker{Bindings: stored{}.Bindings, Accounts: reported{}.ServiceAccount},
 			want: "forbidden", texts: []string{deployerRule}, not: []string{"ManagedServiceAccountBinding"}, asked: "alice system:serviceaccount:apps:deployer",
 		},
 		"an account of that name in another namespace": {
-			caller: alice, executor: named("kube-system", "deployer"), options: Options{Bindings: toAlice, Accounts: deployer},
+			caller: alice, executor: named("kube-system", "deployer"), checker: Checker{Bindings: toAlice.Bindings, Accounts: deployer.ServiceAccount},
 			want: "forbidden", texts: []string{`["system:serviceaccount:kube-system:deployer"]`, "apps/deployer"}, asked: "alice system:serviceaccount:kube-system:deployer",
 		},
 		"bindings that cannot be read": {
-			caller: alice, executor: named("apps", "deployer"), options: Options{Bindings: failing{errors.New("etcd is down")}, Accounts: deployer},
+			caller: alice, executor: named("apps", "deployer"), checker: Checker{Bindings: failing{errors.New("etcd is down")}.Bindings, Accounts: deployer.ServiceAccount},
 			want: "error", texts: []string{"etcd is down"}, asked: "alice system:serviceaccount:apps:deployer",
 		},
 		"no ServiceAccount": {
 			caller: alice, hub: hubSays{allows: true}, executor: &workv1.ManifestWorkExecutor{},
 			want: "forbidden", texts: []string{"names no ServiceAccount"}, recorded: "forbid: ",
 		},
-		"no executor": {caller: alice, options: Options{NilExecutor: Allow}, want: "allowed"},
+		"no executor": {caller: alice, checker: Checker{NilExecutor: Allow}, want: "allowed"},
 		"no executor, denied": {
-			caller: alice, hub: hubSays{allows: true}, options: Options{NilExecutor: Deny},
+			caller: alice, hub: hubSays{allows: true}, checker: Checker{NilExecutor: Deny},
 			want: "forbidden", texts: []string{"spec.executor is required on this hub"}, recorded: "forbid: spec.executor is required",
 		},
 		"no executor, denied to the server": {
-			caller: loopback, hub: hubSays{allows: true}, options: Options{NilExecutor: Deny, Server: knownAs(server, nil)},
+			caller: loopback, hub: hubSays{allows: true}, checker: Checker{NilExecutor: Deny, Server: knownAs(server, nil)},
 			want: "forbidden", texts: []string{"spec.executor is required on this hub"},
 		},
 		"no executor, checked and allowed": {
-			caller: alice, hub: hubSays{allows: true}, options: Options{NilExecutor: Check},
+			caller: alice, hub: hubSays{allows: true}, checker: Checker{NilExecutor: Check},
 			want: "allowed", asked: "alice system:serviceaccount::klusterlet-work-sa",
 		},
 		"no executor, checked and refused": {
-			caller: alice, options: Options{NilExecutor: Check, Bindings: toAlice, Accounts: deployer},
+			caller: alice, checker: Checker{NilExecutor: Check, Bindings: toAlice.Bindings, Accounts: deployer.ServiceAccount},
 			want: "forbidden", texts: []string{"without spec.executor", `resourceNames: ["system:serviceaccount::klusterlet-work-sa"]`},
 			asked: "alice system:serviceaccount::klusterlet-work-sa",
 		},
 		"an executor if an empty executor is denied": {
-			caller: alice, hub: hubSays{allows: true}, executor: named("apps", "deployer"), options: Options{NilExecutor: Deny},
+			caller: alice, hub: hubSays{allows: true}, executor: named("apps", "deployer"), checker: Checker{NilExecutor: Deny},
 			want: "allowed", asked: "alice system:serviceaccount:apps:deployer",
 		},
 		"the server": {
-			caller: loopback, hub: hubSays{allows: true}, executor: named("apps", "deployer"), options: Options{Server: knownAs(server, nil)},
+			caller: loopback, hub: hubSays{allows: true}, executor: named("apps", "deployer"), checker: Checker{Server: knownAs(server, nil)},
 			want: "allowed", asked: "system:serviceaccount:hub:hub-apiserver system:serviceaccount:apps:deployer",
 		},
 		"the server, not allowed": {
-			caller: loopback, executor: named("apps", "deployer"), options: Options{Server: knownAs(server, nil)},
+			caller: loopback, executor: named("apps", "deployer"), checker: Checker{Server: knownAs(server, nil)},
 			want: "forbidden", texts: []string{`user "system:serviceaccount:hub:hub-apiserver"`, deployerRule},
 			asked: "system:serviceaccount:hub:hub-apiserver system:serviceaccount:apps:deployer",
 		},
 		"the server, without an identity": {
-			caller: loopback, hub: hubSays{allows: true}, executor: named("apps", "deployer"), options: Options{Server: knownAs(nil, errors.New("hub is down"))},
+			caller: loopback, hub: hubSays{allows: true}, executor: named("apps", "deployer"), checker: Checker{Server: knownAs(nil, errors.New("hub is down"))},
 			want: "error", texts: []string{"hub is down"},
 		},
 		"a user with the server's name": {
 			caller:   &user.DefaultInfo{Name: user.APIServerUser, Groups: []string{user.AllAuthenticated}},
-			executor: named("apps", "deployer"), options: Options{Server: knownAs(server, nil)},
+			executor: named("apps", "deployer"), checker: Checker{Server: knownAs(server, nil)},
 			want: "forbidden", asked: "system:apiserver system:serviceaccount:apps:deployer",
 		},
 		"no user": {
@@ -172,9 +172,9 @@ func TestCheck(t *testing.T) {
 				ctx = request.WithUser(ctx, test.caller)
 			}
 			hub := test.hub
-			test.options.Authorizer = authorizer.AuthorizerFunc(hub.answer)
+			test.checker.Authorizer = authorizer.AuthorizerFunc(hub.answer)
 
-			err := NewChecker(test.options).Check(ctx, "c1", "w", test.executor)
+			err := test.checker.Check(ctx, "c1", "w", test.executor)
 			got := map[bool]string{true: "allowed", false: "error"}[err == nil]
 			if apierrors.IsForbidden(err) {
 				got = "forbidden"
@@ -265,17 +265,17 @@ func TestExecutorReplaced(t *testing.T) {
 			if err := audit.AuditContextFrom(ctx).Init(audit.RequestAuditConfig{Level: auditinternal.LevelMetadata}, nil); err != nil {
 				t.Fatal(err)
 			}
-			options := Options{NilExecutor: test.mode, Authorizer: authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+			checker := Checker{NilExecutor: test.mode, Authorizer: authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 				if slices.Contains(test.may, a.GetName()) {
 					return authorizer.DecisionAllow, "by role", nil
 				}
 				return authorizer.DecisionNoOpinion, "", nil
 			})}
 			if test.bound {
-				options.Bindings = stored{bindingOf("c1", "deployer", rbacv1.Subject{Kind: rbacv1.UserKind, Name: "alice"})}
-				options.Accounts = reported{"c1/deployer": {Namespace: "apps", Name: "deployer"}}
+				checker.Bindings = stored{bindingOf("c1", "deployer", rbacv1.Subject{Kind: rbacv1.UserKind, Name: "alice"})}.Bindings
+				checker.Accounts = reported{"c1/deployer": {Namespace: "apps", Name: "deployer"}}.ServiceAccount
 			}
-			err := NewChecker(options).Check(ctx, "c1", "w", test.next, test.former)
+			err := checker.Check(ctx, "c1", "w", test.next, test.former)
 			annotations := audit.AuditContextFrom(ctx).GetEventAnnotations()
 			if got := annotations[decisionAnnotation] + ": " + annotations[reasonAnnotation]; got != test.want {
 				t.Errorf("audit annotations of Check() = %q, want %q", got, test.want)
@@ -296,7 +296,7 @@ func TestCheckOwners(t *testing.T) {
 	for _, allowed := range []bool{true, false} {
 		hub := &hubSays{allows: allowed}
 		ctx := request.WithUser(t.Context(), &user.DefaultInfo{Name: "alice"})
-		err := NewChecker(Options{Authorizer: authorizer.AuthorizerFunc(hub.answer)}).CheckOwners(ctx, "c1", "w")
+		err := (&Checker{Authorizer: authorizer.AuthorizerFunc(hub.answer)}).CheckOwners(ctx, "c1", "w")
 		if allowed != (err == nil) || !allowed && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `resourceNames: [w], verbs: [delete]`)) {
 			t.Errorf("CheckOwners() with the permission %t = %v, want nil with it and otherwise Forbidden with the rule", allowed, err)
 		}
@@ -318,7 +318,7 @@ func TestNamesAreDistinct(t *testing.T) {
 		asked = append(asked, a.GetName())
 		return authorizer.DecisionAllow, "", nil
 	})
-	checker := NewChecker(Options{Authorizer: hub, NilExecutor: Check})
+	checker := &Checker{Authorizer: hub, NilExecutor: Check}
 	ctx := request.WithUser(t.Context(), &user.DefaultInfo{Name: "alice"})
 	for _, executor := range []*workv1.ManifestWorkExecutor{nil, named("open-cluster-management-agent", "klusterlet-work-sa"), named("a", "b")} {
 		if err := checker.Check(ctx, "c1", "w", executor); err != nil {

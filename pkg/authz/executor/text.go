@@ -43,10 +43,10 @@ func (c *Checker) refusal(ctx context.Context, q question) error {
 // isAccount reports whether the executor is known to be the ServiceAccount of the
 // ManagedServiceAccount of its name. It only improves the message.
 func (c *Checker) isAccount(ctx context.Context, q question) bool {
-	if c.options.Bindings == nil || c.options.Accounts == nil {
+	if c.Bindings == nil || c.Accounts == nil {
 		return false
 	}
-	on, known, err := c.options.Accounts.ServiceAccount(ctx, q.namespace, q.executor.Name)
+	on, known, err := c.Accounts(ctx, q.namespace, q.executor.Name)
 	return err == nil && known && on == q.executor
 }
 

@@ -55,8 +55,10 @@ type Pass struct {
 	// share is the maximum number of clusters on which one author is checked.
 	share int
 
-	mu      sync.Mutex
-	decided map[question]*decision
+	// decided maps each question to its decision.
+	decided sync.Map
+
+	mu sync.Mutex
 	// checked contains the clusters on which an author is checked, by author.
 	checked map[string]sets.Set[string]
 	// clusters is the number of clusters in checked.
@@ -76,27 +78,17 @@ type decision struct {
 // NewPass returns a Pass without decisions. Its reviews count for a caller. The number of authors divides
 // authz.MaxReviews, so that clusters on which one author is refused do not keep the others from being checked.
 func (c *Checker) NewPass(caller string, authors int) *Pass {
-	p := &Pass{
-		share:   authz.MaxReviews / max(1, authors),
-		decided: map[question]*decision{}, checked: map[string]sets.Set[string]{},
-	}
+	p := &Pass{share: authz.MaxReviews / max(1, authors), checked: map[string]sets.Set[string]{}}
 	next := c.Reviews.For(caller, c.Authorizer)
 	p.authorizer = authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-		known := p.about(question{key(a.GetUser()), a.GetVerb(), a.GetAPIGroup(), a.GetResource(), a.GetSubresource(), a.GetNamespace(), a.GetName()})
+		asked := question{key(a.GetUser()), a.GetVerb(), a.GetAPIGroup(), a.GetResource(), a.GetSubresource(), a.GetNamespace(), a.GetName()}
+		stored, _ := p.decided.LoadOrStore(asked, &decision{})
+		known := stored.(*decision)
 		known.once.Do(func() { known.decision, known.reason, known.err = next.Authorize(ctx, a) })
 		return known.decision, known.reason, known.err
 	})
 	p.escalation = &escalation.Checker{Authorizer: p.authorizer, Delivered: c.Delivered}
 	return p
-}
-
-func (p *Pass) about(asked question) *decision {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.decided[asked] == nil {
-		p.decided[asked] = &decision{}
-	}
-	return p.decided[asked]
 }
 
 // admits reports whether an author may be checked on a cluster.
@@ -119,11 +111,6 @@ func (p *Pass) admits(author, cluster string) bool {
 	return true
 }
 
-// userOf returns an author as a user of the hub.
-func userOf(author *rbacv1beta1.AssignmentAuthor) user.Info {
-	return &user.DefaultInfo{Name: author.Username, UID: author.UID, Groups: author.Groups, Extra: author.Extra}
-}
-
 // key identifies an author within a Pass. Authors with the same identity have the same key.
 func key(u user.Info) string {
 	return fmt.Sprintf("%q %q %q %q", u.GetName(), u.GetUID(), u.GetGroups(), u.GetExtra())
@@ -134,14 +121,14 @@ func key(u user.Info) string {
 // delivered already, or nil. Its grants are not checked again. The error is ErrTooManyReviews, or means that the check
 // failed.
 func (p *Pass) Refused(ctx context.Context, author *rbacv1beta1.AssignmentAuthor, permission *rbacv1alpha1.ClusterPermission, setsOf func() ([]string, error), before *rbacv1alpha1.ClusterPermissionSpec) (map[rbacv1beta1.Grant]string, error) {
-	caller := userOf(author)
+	caller := &user.DefaultInfo{Name: author.Username, UID: author.UID, Groups: author.Groups, Extra: author.Extra}
 	// A permission for all namespaces includes the namespaces of all clusters.
-	everywhere, err := p.allowed(ctx, caller, bindPermissions(""))
+	everywhere, err := p.allowed(ctx, caller, bindPermissions())
 	if err != nil || everywhere {
 		return nil, err
 	}
 	left, err := p.withoutBound(ctx, caller, permission, setsOf)
-	if err != nil || left.Spec.ClusterRoleBindings == nil && left.Spec.RoleBindings == nil {
+	if err != nil || len(ptr.Deref(left.Spec.ClusterRoleBindings, nil)) == 0 && len(ptr.Deref(left.Spec.RoleBindings, nil)) == 0 {
 		return nil, err
 	}
 	if !p.admits(key(caller), permission.Namespace) {
@@ -171,7 +158,7 @@ func (p *Pass) Refused(ctx context.Context, author *rbacv1beta1.AssignmentAuthor
 
 func (p *Pass) remedy(author user.Info, cluster, role string) string {
 	return fmt.Sprintf("user %q cannot grant ClusterRole %q on managed cluster %q, because the user does not hold it there; grant it with %s, or with a ClusterRole, bound by a ClusterRoleBinding, that contains the rules %s and %s for a set of the cluster",
-		author.GetName(), role, cluster, rbac.RoleText(cluster, rbac.RuleFor(bindPermissions(""))),
+		author.GetName(), role, cluster, rbac.RoleText(cluster, rbac.RuleFor(bindPermissions())),
 		rbac.RuleText(rbac.RuleFor(bindRole(role))), rbac.RuleText(rbac.RuleFor(bindSet(""))))
 }
 
@@ -192,15 +179,9 @@ func (p *Pass) withoutBound(ctx context.Context, author user.Info, permission *r
 	}
 	if list := left.Spec.ClusterRoleBindings; list != nil {
 		*list = slices.DeleteFunc(*list, func(b rbacv1alpha1.ClusterRoleBinding) bool { return binds(b.RoleRef.Name) })
-		if len(*list) == 0 {
-			left.Spec.ClusterRoleBindings = nil
-		}
 	}
 	if list := left.Spec.RoleBindings; list != nil {
 		*list = slices.DeleteFunc(*list, func(b rbacv1alpha1.RoleBinding) bool { return binds(ptr.Deref(b.RoleRef.Name, "")) })
-		if len(*list) == 0 {
-			left.Spec.RoleBindings = nil
-		}
 	}
 	return left, err
 }
@@ -228,10 +209,8 @@ func (p *Pass) allowed(ctx context.Context, author user.Info, access authorizati
 	return allowed, nil
 }
 
-func bindPermissions(namespace string) authorizationv1.ResourceAttributes {
-	return authorizationv1.ResourceAttributes{
-		Verb: "bind", Group: rbacv1alpha1.GroupName, Version: "*", Resource: "clusterpermissions", Namespace: namespace,
-	}
+func bindPermissions() authorizationv1.ResourceAttributes {
+	return authorizationv1.ResourceAttributes{Verb: "bind", Group: rbacv1alpha1.GroupName, Version: "*", Resource: "clusterpermissions"}
 }
 
 func bindRole(name string) authorizationv1.ResourceAttributes {

@@ -36,7 +36,6 @@ type decider interface {
 
 var lastID atomic.Uint64
 
-// numbered assigns an ID.
 func (a *allowed) numbered() *allowed {
 	a.id = lastID.Add(1)
 	return a

@@ -90,7 +90,6 @@ func compile(x *access.Index, subjects []rbac.Subject, clusters []string, bounde
 	return granted, unknown
 }
 
-// compileRules returns the permissions that rules grant.
 func compileRules(rules []placedRules) *compiled {
 	slices.SortFunc(rules, placedRules.compare)
 	c := &compiled{grants: &grants{namespaces: map[string][]*rbac.RuleSet{}}, views: map[string]struct{}{}}
@@ -129,7 +128,6 @@ func compileHub(hub *access.Index, identity user.Info) *allowed {
 	return &allowed{hub: c.grants, anyView: c.anyView, views: c.views, fingerprint: c.fingerprint}
 }
 
-// addClusters adds permissions on managed clusters.
 func (a *allowed) addClusters(granted map[string]*compiled) {
 	if len(granted) == 0 {
 		return
@@ -154,9 +152,8 @@ func updateOf(object any, gone bool) (*access.Update, bool) {
 	return u, known
 }
 
-// Static returns the Scope of an identity on a hub with only the given Roles,
-// ClusterRoles, RoleBindings and ClusterRoleBindings. It returns an error for an object of
-// another kind.
+// Static returns the Scope of an identity on a hub with only the given Roles, ClusterRoles, RoleBindings and
+// ClusterRoleBindings. It returns an error for an object of another kind.
 func Static(objects []runtime.Object, identity user.Info) (Scope, error) {
 	hub := access.New()
 	hub.SetState(onHub, access.State{Known: true})

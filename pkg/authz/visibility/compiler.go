@@ -25,8 +25,7 @@ const (
 	// Auto computes permissions from RBAC while RBAC alone decides on the hub, and sends
 	// SubjectAccessReviews otherwise.
 	Auto Mode = "Auto"
-	// RBAC computes permissions from the hub's RBAC. They are wrong if the hub has another
-	// authorizer.
+	// RBAC computes permissions from the hub's RBAC. They are wrong if the hub has another authorizer.
 	RBAC Mode = "RBAC"
 	// Reviews sends SubjectAccessReviews to the hub.
 	Reviews Mode = "Reviews"
@@ -39,8 +38,7 @@ const (
 	defaultAuthorizerTTL = 10 * time.Second
 )
 
-// ErrNotSynced is the error of a Compiler whose informers have not synced yet, or that has
-// stopped.
+// ErrNotSynced is the error of a Compiler whose informers have not synced yet, or that has stopped.
 var ErrNotSynced = errors.New("the permissions of the hub are not known yet")
 
 // Config configures a Compiler. The caller starts and stops the informers.
@@ -53,8 +51,7 @@ type Config struct {
 	Authorizer authorizer.Authorizer
 	// ReviewAuthorizers reviews whether the hub asks another authorizer than RBAC. It is nil only in other modes than Auto.
 	ReviewAuthorizers func(context.Context) (others bool, err error)
-	// HubClasses returns the classes of the hub's resources and their version, which
-	// changes when they do.
+	// HubClasses returns the classes of the hub's resources and their version, which changes when they do.
 	HubClasses func(ctx context.Context) ([]Class, uint64, error)
 	// Clusters returns the names of all managed clusters.
 	Clusters func() []string
@@ -62,9 +59,8 @@ type Config struct {
 	// Works is an informer of ManifestWorks. It is nil unless callers also find the
 	// resources that ClusterPermissions allow them to list.
 	Works cache.SharedIndexInformer
-	// Delivered returns the manifests of a managed cluster's ClusterPermissions that are
-	// applied there now, excluding objects that others wrote in their place. It is
-	// called when a ManifestWork changes, and nil if Works is nil.
+	// Delivered returns the manifests of a managed cluster's ClusterPermissions that are applied there now, excluding
+	// objects that others wrote in their place. It is called when a ManifestWork changes, and nil if Works is nil.
 	Delivered func(ctx context.Context, cluster string) ([]workv1.Manifest, error)
 
 	// Fleet is the RBAC of the fleet. The Compiler fills the entry of the hub, HubCluster. On managed clusters whose RBAC is
@@ -93,12 +89,12 @@ type Compiler struct {
 	interests *interests
 	scopes    *scopes
 	classes   *classes
-	feeds     []feed
+	feeds     []cache.ResourceEventHandlerRegistration
 
 	// rbacDecides is set while RBAC alone decides on the hub. distrusted is set
 	// permanently once a decision of the hub differed from its RBAC.
 	rbacDecides, distrusted atomic.Bool
-	// asked is set after the first check whether RBAC alone decides. authorizers is the last result, or nil.
+	// asked is set after the first check whether RBAC alone decides. authorizers is the last result.
 	asked       atomic.Bool
 	authorizers atomic.Pointer[authorizers]
 	// deliveredSynced is set once the delivered RBAC of all clusters has been read.
@@ -126,6 +122,7 @@ func New(config Config) (*Compiler, error) {
 		samples:   make(chan *entry, maxSamples),
 		limiter:   rate.NewLimiter(samplesPerSecond, sampleBurst),
 	}
+	c.authorizers.Store(&authorizers{})
 	c.hub.Follow(func(_ string, _ bool, concerned []rbac.Subject) { interests.touchHub(concerned) })
 	if config.Works != nil {
 		c.delivered = newDelivered(c)
@@ -146,10 +143,7 @@ func (c *Compiler) HasSynced() bool {
 	if c.synced.Load() {
 		return true
 	}
-	if c.config.Mode == Auto && !c.asked.Load() || c.delivered != nil && !c.deliveredSynced.Load() {
-		return false
-	}
-	if !c.hubSynced() {
+	if c.config.Mode == Auto && !c.asked.Load() || c.delivered != nil && !c.deliveredSynced.Load() || !c.hubSynced() {
 		return false
 	}
 	// Earlier changes concern no Scope.
@@ -205,11 +199,8 @@ func (c *Compiler) fresh(ctx context.Context, e *entry) (*finding, error) {
 		return nil, nil
 	}
 	_, version, err := c.classes.get(ctx)
-	if err != nil {
+	if err != nil || version != found.answers.version {
 		return nil, err
-	}
-	if version != found.answers.version {
-		return nil, nil
 	}
 	return found, nil
 }
@@ -245,9 +236,8 @@ func (c *Compiler) find(ctx context.Context, e *entry) (*finding, error) {
 	return now, nil
 }
 
-// Subscribe returns a channel that receives a value when the identity's Scope may have
-// changed; Scope returns the new one. The caller must call stop, which ends the
-// subscription.
+// Subscribe returns a channel that receives a value when the identity's Scope may have changed; Scope returns the new
+// one. The caller must call stop, which ends the subscription.
 func (c *Compiler) Subscribe(identity user.Info) (changed <-chan struct{}, stop func()) {
 	interest, changed := c.interests.subscribers.Subscribe(hubSubjects(identity))
 	return changed, func() { c.interests.subscribers.Remove(interest) }

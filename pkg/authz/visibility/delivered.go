@@ -2,6 +2,7 @@ package visibility
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -20,9 +21,8 @@ import (
 
 const (
 	deliveredWorkers = 2
-	// deliveredPeriod is the time after which a cluster is read again without an event,
-	// because the delivered RBAC depends on more objects than the ManifestWorks of the
-	// cluster.
+	// deliveredPeriod is the time after which a cluster is read again without an event, because the delivered RBAC
+	// depends on more objects than the ManifestWorks of the cluster.
 	deliveredPeriod = 5 * time.Minute
 	// deliveredTimeout bounds the read of a cluster.
 	deliveredTimeout = 30 * time.Second
@@ -65,8 +65,7 @@ func newDelivered(c *Compiler) *delivered {
 	return d
 }
 
-// run reads the delivered RBAC of all clusters, then the delivered RBAC of changed
-// clusters, until ctx ends.
+// run reads the delivered RBAC of all clusters, then the delivered RBAC of changed clusters, until ctx ends.
 func (d *delivered) run(ctx context.Context) {
 	works := d.compiler.config.Works
 	if !cache.WaitForCacheSync(ctx.Done(), works.HasSynced) {
@@ -181,11 +180,7 @@ func deliveredUpdate(manifests []workv1.Manifest) *access.Update {
 func (d *delivered) compile(identity user.Info) map[string]*compiled {
 	subjects := ManagedSubjects(identity)
 	granted, _ := compile(d.index, subjects, nil, false)
-	var clusters []string
-	for cluster := range granted {
-		clusters = append(clusters, cluster)
-	}
-	reported, unknown := compile(d.compiler.config.Fleet, subjects, clusters, true)
+	reported, unknown := compile(d.compiler.config.Fleet, subjects, slices.Collect(maps.Keys(granted)), true)
 	delete(reported, d.compiler.config.HubCluster)
 	for _, cluster := range unknown {
 		reported[cluster] = granted[cluster]

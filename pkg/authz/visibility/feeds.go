@@ -22,13 +22,6 @@ const (
 	reviewValidity = 15 * time.Minute
 )
 
-// feed is an informer that the Compiler follows.
-type feed struct {
-	informer     cache.SharedIndexInformer
-	registration cache.ResourceEventHandlerRegistration
-}
-
-// follow registers the event handlers.
 func (c *Compiler) follow() error {
 	handler := cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { c.applied(obj, false) },
@@ -43,27 +36,18 @@ func (c *Compiler) follow() error {
 	for _, informer := range []cache.SharedIndexInformer{c.config.Roles, c.config.ClusterRoles, c.config.RoleBindings, c.config.ClusterRoleBindings} {
 		registration, err := informer.AddEventHandler(handler)
 		if err != nil {
-			c.unfollow()
 			return fmt.Errorf("following an informer: %w", err)
 		}
-		c.feeds = append(c.feeds, feed{informer, registration})
+		c.feeds = append(c.feeds, registration)
 	}
 	return nil
 }
 
-func (c *Compiler) unfollow() {
-	for _, f := range c.feeds {
-		// This call fails only for an informer that has stopped and sends no more events.
-		_ = f.informer.RemoveEventHandler(f.registration)
-	}
-}
-
 // hubSynced reports whether the RBAC of the hub is listed.
 func (c *Compiler) hubSynced() bool {
-	return !slices.ContainsFunc(c.feeds, func(f feed) bool { return !f.registration.HasSynced() })
+	return !slices.ContainsFunc(c.feeds, func(r cache.ResourceEventHandlerRegistration) bool { return !r.HasSynced() })
 }
 
-// applied applies an event of the hub's RBAC.
 func (c *Compiler) applied(obj any, gone bool) {
 	all, known := access.ObjectUpdate(obj, gone)
 	if !known {
@@ -81,14 +65,14 @@ func (c *Compiler) applied(obj any, gone bool) {
 func (c *Compiler) publishHub(ctx context.Context) {
 	var last access.State
 	wait.UntilWithContext(ctx, func(context.Context) {
-		others, reviewed := c.otherAuthorizers()
-		state := access.State{Known: true, OtherAuthorizers: others}
+		review := c.authorizers.Load()
+		state := access.State{Known: true, OtherAuthorizers: review.others}
 		switch {
 		case !c.hubSynced():
 			state = access.State{Reason: "the server has not listed the roles and bindings of the hub yet"}
-		case reviewed.IsZero():
+		case review.at.IsZero():
 			state = access.State{Reason: "the authorizers of the hub are not known yet"}
-		case time.Since(reviewed) > reviewValidity:
+		case time.Since(review.at) > reviewValidity:
 			state = access.State{Reason: "the hub does not answer the server"}
 		}
 		if state != last {
@@ -103,7 +87,6 @@ func (c *Compiler) publishHub(ctx context.Context) {
 func (c *Compiler) Run(ctx context.Context) {
 	logger := klog.LoggerWithName(klog.FromContext(ctx), "search-visibility")
 	ctx = klog.NewContext(ctx, logger)
-	defer c.unfollow()
 	defer c.stopped.Store(true)
 
 	var running wait.Group

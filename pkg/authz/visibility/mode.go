@@ -30,19 +30,11 @@ func (c *Compiler) asks(identity user.Info) bool {
 	return c.distrusted.Load() || !c.rbacDecides.Load() || slices.Contains(identity.GetGroups(), user.NodesGroup)
 }
 
-// authorizers is the result of a review.
+// authorizers is the result of a review: whether the hub asks another authorizer than RBAC. The time is zero before the hub
+// has answered.
 type authorizers struct {
 	others bool
 	at     time.Time
-}
-
-// otherAuthorizers reports whether the hub asks another authorizer than RBAC, and the time of the last review. The time is zero
-// before the hub has answered.
-func (c *Compiler) otherAuthorizers() (others bool, reviewed time.Time) {
-	if last := c.authorizers.Load(); last != nil {
-		return last.others, last.at
-	}
-	return false, time.Time{}
 }
 
 // watchMode periodically reviews whether RBAC alone decides on the hub. Until the first
@@ -62,7 +54,7 @@ func (c *Compiler) watchMode(ctx context.Context) {
 			c.authorizers.Store(&authorizers{others, time.Now()})
 			c.setRBACDecides(logger, !others)
 		} else {
-			if _, at := c.otherAuthorizers(); time.Since(at) > modeValidity {
+			if time.Since(c.authorizers.Load().at) > modeValidity {
 				c.setRBACDecides(logger, false)
 			}
 			logger.Error(err, "Checking whether RBAC alone decides on the hub failed")

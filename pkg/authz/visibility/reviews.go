@@ -31,7 +31,6 @@ func (q question) compare(other question) int {
 	return cmp.Or(cmp.Compare(q.verb, other.verb), cmp.Compare(q.group, other.group), cmp.Compare(q.resource, other.resource), cmp.Compare(q.namespace, other.namespace))
 }
 
-// everywhere returns the question without its namespace.
 func (q question) everywhere() question {
 	q.namespace = ""
 	return q
@@ -222,7 +221,6 @@ func (r *review) decide(ctx context.Context, q question) (Decision, error) {
 	return decision, nil
 }
 
-// allows checks one access with the hub.
 func allows(ctx context.Context, a authorizer.Authorizer, identity user.Info, q question, name string) (bool, error) {
 	return authz.Allowed(ctx, a, identity, authorizationv1.ResourceAttributes{
 		Verb: q.verb, Group: q.group, Version: "*", Resource: q.resource, Namespace: q.namespace, Name: name,

@@ -8,6 +8,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"open-cluster-management.io/hub-apiserver/pkg/access"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
@@ -17,8 +18,7 @@ const (
 	verbList   = "list"
 	verbCreate = "create"
 
-	// A caller with permission to create managedclusterviews can find the resources of the managed
-	// cluster.
+	// A caller with permission to create managedclusterviews can find the resources of the managed cluster.
 	viewGroup    = "view.open-cluster-management.io"
 	viewResource = "managedclusterviews"
 )
@@ -26,11 +26,9 @@ const (
 // createView is the request to create a managedclusterview. It has no name, so a rule with names does not allow it.
 var createView = rbac.Request{Verb: verbCreate, Group: viewGroup, Resource: viewResource}
 
-// DefaultRoleLabel is the label of the default ClusterRoles of an API server. Informers of
-// ClusterRoles must keep it.
+// DefaultRoleLabel is the label of the default ClusterRoles of an API server. Informers of ClusterRoles must keep it.
 const DefaultRoleLabel = "kubernetes.io/bootstrapping"
 
-// isDefault reports whether an object is a default ClusterRole.
 func isDefault(object any) bool {
 	role, ok := object.(*rbacv1.ClusterRole)
 	return ok && role.Labels[DefaultRoleLabel] == "rbac-defaults"
@@ -60,23 +58,16 @@ func relevant(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 	return kept
 }
 
-// localPrefixes are the prefixes of identities that differ between clusters. The
-// ServiceAccounts, nodes, masters and authenticated users of the hub are different
-// identities on a managed cluster. The agents of managed clusters exist on the hub only.
+// localPrefixes are the prefixes of identities that differ between clusters. The ServiceAccounts, nodes, masters and
+// authenticated users of the hub are different identities on a managed cluster. The agents exist on the hub only.
 var localPrefixes = []string{"system:", clusterv1.AgentGroups("")[1]}
 
 // hubSubjects returns the subjects that include an identity on the hub.
 func hubSubjects(identity user.Info) []rbac.Subject {
-	subjects := make([]rbac.Subject, 0, 1+len(identity.GetGroups()))
-	subjects = append(subjects, rbac.Subject{Name: identity.GetName()})
-	for _, group := range rbac.Sorted(identity.GetGroups()) {
-		subjects = append(subjects, rbac.Subject{Group: true, Name: group})
-	}
-	return subjects
+	return access.Subject{User: identity.GetName(), Groups: identity.GetGroups()}.Subjects()
 }
 
-// ManagedSubjects returns the subjects on a managed cluster that include an identity of the
-// hub.
+// ManagedSubjects returns the subjects on a managed cluster that include an identity of the hub.
 func ManagedSubjects(identity user.Info) []rbac.Subject {
 	return slices.DeleteFunc(hubSubjects(identity), local)
 }
@@ -100,7 +91,6 @@ func identityKey(identity user.Info) string {
 	return string(key)
 }
 
-// copied returns a copy of an identity.
 func copied(identity user.Info) *user.DefaultInfo {
 	extra := make(map[string][]string, len(identity.GetExtra()))
 	for name, values := range identity.GetExtra() {

@@ -1,11 +1,9 @@
 // Package visibility authorizes searches: it determines which resources a caller may find.
 //
-// On the hub, callers find the resources that they may list, by API group, resource,
-// namespace and name. On a managed cluster, callers who may create
-// managedclusterviews.view.open-cluster-management.io in the cluster's namespace find
-// everything except Secrets. If the configuration enables it, callers also find the
-// resources that they may list there: by the RBAC that the cluster reports, or by
-// ClusterPermissions while it is not known.
+// On the hub, callers find the resources that they may list, by API group, resource, namespace and name. On a managed
+// cluster, callers who may create managedclusterviews.view.open-cluster-management.io in the cluster's namespace find
+// everything except Secrets. If the configuration enables it, callers also find the resources that they may list there:
+// by the RBAC that the cluster reports, or by ClusterPermissions while it is not known.
 //
 // A Compiler computes this from the hub's RBAC: feeds.go follows the objects, compile.go
 // collects the permissions of an identity, and allowed.go decides. If the hub has another
@@ -63,12 +61,10 @@ func (s Scope) ID() uint64 {
 // WholeHub reports whether the caller may find everything on the hub.
 func (s Scope) WholeHub() bool { return s.allowed != nil && s.allowed.hub.whole() }
 
-// AllClusters reports whether the caller may find everything except Secrets on all managed
-// clusters.
+// AllClusters reports whether the caller may find everything except Secrets on all managed clusters.
 func (s Scope) AllClusters() bool { return s.allowed != nil && s.allowed.anyView }
 
-// Cluster reports whether the caller may find everything except Secrets on a managed
-// cluster.
+// Cluster reports whether the caller may find everything except Secrets on a managed cluster.
 func (s Scope) Cluster(name string) bool {
 	if s.allowed == nil {
 		return false

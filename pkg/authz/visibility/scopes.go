@@ -16,7 +16,6 @@ import (
 // managed clusters, and subscribers by both. Subscribers are the last, because they read the Scope again.
 type interests struct{ hub, managed, subscribers rbac.Interests }
 
-// touchHub notifies of changes on the hub.
 func (i *interests) touchHub(concerned []rbac.Subject) {
 	i.hub.Touch(concerned)
 	i.subscribers.Touch(concerned)
@@ -29,7 +28,6 @@ func (i *interests) touchManaged(concerned []rbac.Subject) {
 	i.subscribers.Touch(concerned)
 }
 
-// touchAll notifies of a change that concerns everyone.
 func (i *interests) touchAll() {
 	i.hub.TouchAll()
 	i.subscribers.TouchAll()
@@ -74,11 +72,10 @@ type finding struct {
 func newScopes(size int, interests *interests) *scopes {
 	s := &scopes{interests: interests, byContent: lru.New(size)}
 	s.entries = lru.NewWithEvictionFunc(size, func(_ lru.Key, value any) {
-		if e, ok := value.(*entry); ok {
-			e.dropped.Store(true)
-			interests.hub.Remove(e.hub)
-			interests.managed.Remove(e.managed)
-		}
+		e := value.(*entry)
+		e.dropped.Store(true)
+		interests.hub.Remove(e.hub)
+		interests.managed.Remove(e.managed)
 	})
 	return s
 }
@@ -89,9 +86,7 @@ func (s *scopes) entry(identity user.Info) *entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known, found := s.entries.Get(key); found {
-		if e, ok := known.(*entry); ok {
-			return e
-		}
+		return known.(*entry)
 	}
 	e := &entry{identity: copied(identity), turn: make(chan struct{}, 1)}
 	e.hub = &rbac.Interest{Subjects: hubSubjects(identity), Touched: func() {
@@ -112,9 +107,7 @@ func (s *scopes) numbered(a *allowed) *allowed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known, found := s.byContent.Get(a.fingerprint); found {
-		if same, ok := known.(*allowed); ok {
-			return same
-		}
+		return known.(*allowed)
 	}
 	a.numbered()
 	s.byContent.Add(a.fingerprint, a)

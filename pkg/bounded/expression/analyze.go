@@ -13,8 +13,7 @@ import (
 )
 
 const (
-	// maxNodes bounds an expression after the expansion of macros. The type checker
-	// is quadratic in it.
+	// maxNodes bounds an expression after the expansion of macros. The type checker is quadratic in it.
 	maxNodes = 600
 	// maxNesting bounds the nesting of loops.
 	maxNesting = 4
@@ -65,7 +64,6 @@ var scalar = text(48)
 // bytes bounds the length of the value as a string.
 func (v value) bytes() float64 { return 16 * v.size }
 
-// traversal returns the cost of traversing the value.
 func (v value) traversal() float64 { return v.size * (1 + v.hops) }
 
 // either returns a bound of both values.

@@ -78,7 +78,6 @@ func init() {
 	register(2, 2, validated, "validate")
 }
 
-// traversal returns the cost of traversing values.
 func traversal(values []value) float64 {
 	total := 0.0
 	for _, v := range values {

@@ -102,8 +102,7 @@ type Expression struct {
 	program cel.Program
 }
 
-// Compile parses, analyzes and checks an expression that returns a value of a type, or of any
-// type for cel.AnyType.
+// Compile parses, analyzes and checks an expression that returns a value of a type, or of any type for cel.AnyType.
 func Compile(text string, result *cel.Type) (*Expression, error) {
 	l, err := sharedLanguage()
 	if err != nil {
@@ -178,10 +177,9 @@ func quantityParsers(env *cel.Env) (map[string]celfunctions.UnaryOp, error) {
 	return parsers, nil
 }
 
-// Evaluate returns the value of the expression for variables. of is the extent of the variable
-// object. It subtracts the maximum cost of the evaluation from the budget. If the cost exceeds the
-// budget or the limit for one expression, it does not evaluate the expression and returns an error
-// that wraps bounded.ErrTooExpensive.
+// Evaluate returns the value of the expression for variables. of is the extent of the variable object. It subtracts the
+// maximum cost of the evaluation from the budget. If the cost exceeds the budget or the limit for one expression, it
+// does not evaluate the expression and returns an error that wraps bounded.ErrTooExpensive.
 func (e *Expression) Evaluate(ctx context.Context, budget *bounded.Budget, variables map[string]any, of bounded.Extent) (any, error) {
 	steps, err := e.Steps(of)
 	if err != nil {

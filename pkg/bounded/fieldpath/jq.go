@@ -10,9 +10,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/bounded"
 )
 
-// JQ is a jq path expression: fields, indexes, iteration, and select with comparisons of
-// fields with literals. It selects each field at most once. The cost of other jq expressions
-// has no static bound.
+// JQ is a jq path expression: fields, indexes, iteration, and select with comparisons of fields with literals. It
+// selects each field at most once. The cost of other jq expressions has no static bound.
 type JQ struct {
 	// parts is the number of parts of the expression.
 	parts float64
@@ -119,8 +118,7 @@ func jqInput(value any) any {
 // jqCheck checks that an expression is a path expression, and counts its parts.
 type jqCheck struct {
 	parts float64
-	// iterates is true if iteration is allowed. In a condition it would select an entry
-	// more than once.
+	// iterates is true if iteration is allowed. In a condition it would select an entry more than once.
 	iterates bool
 }
 
@@ -176,9 +174,7 @@ func (c *jqCheck) path(query *gojq.Query) error {
 
 func (c *jqCheck) index(index *gojq.Index) error {
 	switch {
-	case index == nil || index.IsSlice || index.End != nil:
-		return errNotPath
-	case index.Str != nil && len(index.Str.Queries) > 0:
+	case index == nil || index.IsSlice || index.End != nil || index.Str != nil && len(index.Str.Queries) > 0:
 		return errNotPath
 	case index.Start != nil && !isLiteral(index.Start):
 		return errors.New("an index must be a literal")
@@ -202,7 +198,6 @@ func (c *jqCheck) condition(query *gojq.Query) error {
 		case isLiteral(query.Left):
 			return c.path(query.Right)
 		}
-		return errors.New("select must compare a field with a literal")
 	case 0:
 		if term := query.Term; term != nil && term.Type == gojq.TermTypeQuery && len(term.SuffixList) == 0 {
 			return c.condition(term.Query)

@@ -113,8 +113,7 @@ type walk struct {
 	err error
 }
 
-// selection is the number of selected values, and the maximum number of times that one value is
-// selected.
+// selection is the number of selected values, and the maximum number of times that one value is selected.
 type selection struct{ count, repeats float64 }
 
 func (w *walk) through(nodes []jsonpath.Node, from selection) (selection, float64) {

@@ -11,9 +11,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/bounded"
 )
 
-// ParseFields translates a JSON path into a jq path expression, since the JSON path library does
-// not return the paths of values. It supports .field, ['field'], [index], [*], .* and the filter
-// [?(@.field=="value")].
+// ParseFields translates a JSON path into a jq path expression, since the JSON path library does not return the paths
+// of values. It supports .field, ['field'], [index], [*], .* and the filter [?(@.field=="value")].
 func ParseFields(path string) (*JQ, error) {
 	if err := bounded.CheckLength(path); err != nil {
 		return nil, err

@@ -107,7 +107,10 @@ func testAccessAnswers(t *testing.T, m *managed, hub *accesstest.Hub) {
 			if review.Status.Allowed {
 				want = access.Allowed
 			}
-			if got := hub.Ask(accesstest.Cluster, access.Subject{User: user}, access.ResourceAttributes(&attributes)); got.Decision != want {
+			asked := access.Attributes{
+				Verb: attributes.Verb, Namespace: attributes.Namespace, Group: attributes.Group, Resource: attributes.Resource, Name: attributes.Name,
+			}
+			if got := hub.Ask(accesstest.Cluster, access.Subject{User: user}, asked); got.Decision != want {
 				t.Errorf("decision about %s and %+v = %s (%s), want %s", user, attributes, got.Decision, got.Reason, want)
 			}
 		}

@@ -7,8 +7,7 @@ import (
 
 // Types of an install strategy.
 const (
-	// InstallStrategyManual is the strategy of add-ons whose ManagedClusterAddOns are created by users or
-	// controllers.
+	// InstallStrategyManual is the strategy of add-ons whose ManagedClusterAddOns are created by users or controllers.
 	InstallStrategyManual = "Manual"
 	// InstallStrategyPlacements is the strategy of add-ons that are installed on the clusters of Placements.
 	InstallStrategyPlacements = "Placements"

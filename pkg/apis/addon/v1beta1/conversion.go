@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/conversion"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon"
@@ -42,12 +43,8 @@ func Convert_addon_ManagedClusterAddOn_To_v1beta1_ManagedClusterAddOn(in *addon.
 	if in.Spec.InstallNamespace == "" {
 		return nil
 	}
-	annotations := maps.Clone(out.Annotations)
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[InstallNamespaceAnnotation] = in.Spec.InstallNamespace
-	out.Annotations = annotations
+	out.Annotations = maps.Clone(out.Annotations)
+	metav1.SetMetaDataAnnotation(&out.ObjectMeta, InstallNamespaceAnnotation, in.Spec.InstallNamespace)
 	return nil
 }
 

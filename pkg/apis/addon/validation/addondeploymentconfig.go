@@ -52,9 +52,7 @@ func validateDeploymentSpec(config *addon.AddOnDeploymentConfig) field.ErrorList
 	for i, registry := range spec.Registries {
 		errs = append(errs, validate.Required(registry.Mirror, path.Child("registries").Index(i).Child("mirror"))...)
 	}
-	if spec.AgentInstallNamespace != nil {
-		errs = append(errs, validateInstallNamespace(*spec.AgentInstallNamespace, path.Child("agentInstallNamespace"))...)
-	}
+	errs = append(errs, validate.OptionalName(ptr.Deref(spec.AgentInstallNamespace, ""), path.Child("agentInstallNamespace"), apivalidation.ValidateNamespaceName)...)
 	requirements := path.Child("resourceRequirements")
 	for i, requirement := range spec.ResourceRequirements {
 		if !containerPattern.MatchString(requirement.ContainerID) {

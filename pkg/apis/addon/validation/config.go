@@ -2,9 +2,6 @@
 package validation
 
 import (
-	"regexp"
-
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
@@ -12,11 +9,6 @@ import (
 	addonv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
 )
-
-var signerPattern = regexp.MustCompile(`^([a-z0-9][a-z0-9-]*[a-z0-9]\.)+[a-z]+/[a-z0-9.-]+$`)
-
-// maxSignerName bounds the name of a signer, in bytes.
-const maxSignerName = 571
 
 func validateConfigs(configs []addonv1alpha1.AddOnConfig, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
@@ -51,12 +43,4 @@ func validateUnique[T any, K comparable](elements []T, key func(T) K, path *fiel
 		seen[k] = true
 	}
 	return errs
-}
-
-// validateInstallNamespace accepts an empty namespace, since not every version and strategy has one.
-func validateInstallNamespace(namespace string, path *field.Path) field.ErrorList {
-	if namespace == "" {
-		return nil
-	}
-	return validate.Name(namespace, path, apivalidation.ValidateNamespaceName)
 }

@@ -1,6 +1,8 @@
 package validation
 
 import (
+	"regexp"
+
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -10,6 +12,11 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
 )
 
+// maxSignerName bounds the name of a signer, in bytes.
+const maxSignerName = 571
+
+var signerPattern = regexp.MustCompile(`^([a-z0-9][a-z0-9-]*[a-z0-9]\.)+[a-z]+/[a-z0-9.-]+$`)
+
 // ManagedClusterAddOn validates ManagedClusterAddOns.
 var ManagedClusterAddOn = validate.Rules[*addon.ManagedClusterAddOn]{
 	Name: apivalidation.NameIsDNSSubdomain, Spec: validateAddOnSpec, Status: validateAddOnStatus,
@@ -17,7 +24,7 @@ var ManagedClusterAddOn = validate.Rules[*addon.ManagedClusterAddOn]{
 
 func validateAddOnSpec(a *addon.ManagedClusterAddOn) field.ErrorList {
 	path := field.NewPath("spec")
-	return append(validateInstallNamespace(a.Spec.InstallNamespace, path.Child("installNamespace")),
+	return append(validate.OptionalName(a.Spec.InstallNamespace, path.Child("installNamespace"), apivalidation.ValidateNamespaceName),
 		validateConfigs(a.Spec.Configs, path.Child("configs"))...)
 }
 
@@ -27,8 +34,7 @@ func validateAddOnStatus(a *addon.ManagedClusterAddOn) field.ErrorList {
 	for i, kind := range status.SupportedConfigs {
 		errs = append(errs, validate.Required(kind.Resource, path.Child("supportedConfigs").Index(i).Child("resource"))...)
 	}
-	errs = append(errs, validateUnique(status.SupportedConfigs,
-		groupResource, path.Child("supportedConfigs"))...)
+	errs = append(errs, validateUnique(status.SupportedConfigs, groupResource, path.Child("supportedConfigs"))...)
 	for i, reference := range status.ConfigReferences {
 		at := path.Child("configReferences").Index(i)
 		errs = append(errs, validate.Required(reference.Resource, at.Child("resource"))...)
@@ -50,7 +56,7 @@ func validateAddOnStatus(a *addon.ManagedClusterAddOn) field.ErrorList {
 		}
 		errs = append(errs, validateSigner(registration.SignerName, at.Child("signerName"))...)
 	}
-	errs = append(errs, validateInstallNamespace(status.Namespace, path.Child("namespace"))...)
+	errs = append(errs, validate.OptionalName(status.Namespace, path.Child("namespace"), apivalidation.ValidateNamespaceName)...)
 	errs = append(errs, validate.Optional(status.HealthCheck.Mode, path.Child("healthCheck", "mode"),
 		v1alpha1.HealthCheckLease, v1alpha1.HealthCheckCustomized)...)
 	return append(errs, validate.Optional(status.KubeClientDriver, path.Child("kubeClientDriver"), "csr", "token")...)
@@ -59,24 +65,23 @@ func validateAddOnStatus(a *addon.ManagedClusterAddOn) field.ErrorList {
 // validateMismatch returns the errors of a registration that was written in v1beta1. Its fields exist only there.
 func validateMismatch(m *addon.RegistrationMismatch, signer, driver string, path *field.Path) field.ErrorList {
 	kubeClient, customSigner := string(v1beta1.KubeClient), string(v1beta1.CustomSigner)
-	errs := validate.Supported(m.Type, path.Child("type"), customSigner, kubeClient)
-	if len(errs) > 0 {
+	if errs := validate.Supported(m.Type, path.Child("type"), customSigner, kubeClient); len(errs) > 0 {
 		return errs
 	}
-	only := func(other string) string { return "may be set only if type is " + other }
+	var err *field.Error
 	switch {
 	case m.Driver != "":
-		errs = append(errs, field.Invalid(path.Child(kubeClient, "driver"), m.Driver, "must be the driver of the other registrations of this type, "+driver))
+		err = field.Invalid(path.Child(kubeClient, "driver"), m.Driver, "must be the driver of the other registrations of this type, "+driver)
 	case m.Type == kubeClient:
-		errs = append(errs, field.Forbidden(path.Child(customSigner), only(customSigner)))
+		err = field.Forbidden(path.Child(customSigner), "may be set only if type is "+customSigner)
 	case m.KubeClient:
-		errs = append(errs, field.Forbidden(path.Child(kubeClient), only(kubeClient)))
+		err = field.Forbidden(path.Child(kubeClient), "may be set only if type is "+kubeClient)
 	case !m.CustomSigner:
-		errs = append(errs, field.Required(path.Child(customSigner), "must be set if type is "+customSigner))
+		err = field.Required(path.Child(customSigner), "must be set if type is "+customSigner)
 	default:
-		errs = append(errs, field.Invalid(path.Child(customSigner, "signerName"), signer, "use type "+kubeClient))
+		err = field.Invalid(path.Child(customSigner, "signerName"), signer, "use type "+kubeClient)
 	}
-	return errs
+	return field.ErrorList{err}
 }
 
 func validateSigner(name string, path *field.Path) field.ErrorList {

@@ -6,8 +6,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 )
 
-// APILifecycleDeprecated returns the first release in which clients of this version
-// receive a Warning header.
+// APILifecycleDeprecated returns the first release in which clients of this version receive a Warning header.
 func (*ManagedServiceAccount) APILifecycleDeprecated() (major, minor int) { return 1, 37 }
 
 // APILifecycleReplacement returns the kind that the warning recommends.

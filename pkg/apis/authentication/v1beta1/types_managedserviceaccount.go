@@ -13,9 +13,8 @@ const (
 	// Secrets of the hub. On ServiceAccounts of managed clusters it identifies the hub and the cluster.
 	ManagedServiceAccountLabel = "authentication.open-cluster-management.io/is-managed-serviceaccount"
 
-	// ParentNamespaceLabel is set on the accounts that the server creates in the namespaces of the clusters of
-	// a set. Its value is the namespace of the replicated account, which has the same name. Only the server can
-	// set it.
+	// ParentNamespaceLabel is set on the accounts that the server creates in the namespaces of the clusters of a set.
+	// Its value is the namespace of the replicated account, which has the same name. Only the server can set it.
 	ParentNamespaceLabel = "authentication.open-cluster-management.io/parent-namespace"
 	// ParentUIDAnnotation is the UID of the replicated account. Only the server can set it.
 	ParentUIDAnnotation = "authentication.open-cluster-management.io/parent-uid"
@@ -49,33 +48,27 @@ const (
 	ReasonSecretCreated = "SecretCreated"
 	ReasonTokenReported = "TokenReported"
 	// ReasonTokenReportFailed is the reason of upstream OCM for all errors. The message contains the cause.
-	ReasonTokenReportFailed = "TokenReportFailed"
-	// ReasonServiceAccountPresent is set if the ServiceAccount exists.
+	ReasonTokenReportFailed     = "TokenReportFailed"
 	ReasonServiceAccountPresent = "ServiceAccountPresent"
-	// ReasonServiceAccountFailed is set if the agent could not create the ServiceAccount.
-	ReasonServiceAccountFailed = "ServiceAccountFailed"
+	ReasonServiceAccountFailed  = "ServiceAccountFailed"
 	// ReasonPending is set until the agent has processed the account.
 	ReasonPending = "Pending"
-	// ReasonServiceAccountConflict is set if a ServiceAccount of that name exists and does not belong to the
-	// account.
+	// ReasonServiceAccountConflict is set if a ServiceAccount of that name exists and does not belong to the account.
 	ReasonServiceAccountConflict = "ServiceAccountConflict"
 	// ReasonSecretConflict is set if a Secret of that name exists and does not belong to the account.
 	ReasonSecretConflict = "SecretConflict"
-	// ReasonSecretMissing is set if the Secret was deleted.
-	ReasonSecretMissing = "SecretMissing"
+	ReasonSecretMissing  = "SecretMissing"
 	// ReasonSecretChanged is set if the Secret was changed and the agent has not verified it yet.
 	ReasonSecretChanged = "SecretChanged"
 	// ReasonInvalidSpec is set if an invalid spec was stored before validation was introduced.
-	ReasonInvalidSpec = "InvalidSpec"
-	// ReasonTokenExpired is set if the token expired before it was replaced.
+	ReasonInvalidSpec  = "InvalidSpec"
 	ReasonTokenExpired = "TokenExpired"
 	// ReasonNotManaged is set if the namespace has no managed clusters.
 	ReasonNotManaged = "NotManaged"
 	// ReasonAllClustersReady and ReasonClustersNotReady summarize the clusters of sets.
 	ReasonAllClustersReady = "AllClustersReady"
 	ReasonClustersNotReady = "ClustersNotReady"
-	// ReasonNoClusters is set if the sets contain no clusters.
-	ReasonNoClusters = "NoClusters"
+	ReasonNoClusters       = "NoClusters"
 )
 
 const (

@@ -15,15 +15,12 @@ const addonGroupPrefix = "system:open-cluster-management:cluster:"
 
 // ClusterOfAddonGroup returns the cluster in the name of a group of add-on agents, or "" for other groups.
 func ClusterOfAddonGroup(group string) string {
-	rest, ok := strings.CutPrefix(group, addonGroupPrefix)
-	if !ok {
-		return ""
+	if rest, found := strings.CutPrefix(group, addonGroupPrefix); found {
+		if cluster, _, found := strings.Cut(rest, ":addon:"); found {
+			return cluster
+		}
 	}
-	cluster, _, ok := strings.Cut(rest, ":addon:")
-	if !ok {
-		return ""
-	}
-	return cluster
+	return ""
 }
 
 // AgentGroups returns the groups of the agents of a cluster on the hub. The first is used in

@@ -5,23 +5,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ClusterNameLabel is set on the namespace of a managed cluster on the hub. Its value is the name of the
-// cluster.
+// ClusterNameLabel is set on the namespace of a managed cluster on the hub. Its value is the name of the cluster.
 const ClusterNameLabel = "open-cluster-management.io/cluster-name"
 
 // AgentVersionClaim is the claim of a ManagedCluster with the version of its agent.
 const AgentVersionClaim = "agentversion.open-cluster-management.io"
 
-// ManagedClusterFinalizer keeps a deleted ManagedCluster until the server has removed all its objects from the
-// hub.
+// ManagedClusterFinalizer keeps a deleted ManagedCluster until the server has removed all its objects from the hub.
 const ManagedClusterFinalizer = "cluster.open-cluster-management.io/api-resource-cleanup"
 
 // Reasons of the condition HubAcceptedManagedCluster.
 const (
-	// ReasonHubClusterAdminAccepted is set if the cluster has access to the hub.
 	ReasonHubClusterAdminAccepted = "HubClusterAdminAccepted"
-	// ReasonHubClusterAdminDenied is set if the cluster has no access to the hub.
-	ReasonHubClusterAdminDenied = "HubClusterAdminDenied"
+	ReasonHubClusterAdminDenied   = "HubClusterAdminDenied"
 	// ReasonError is set if the server could not grant the access yet.
 	ReasonError = "Error"
 )
@@ -32,8 +28,7 @@ const (
 	ReasonResourceRemaining = "ResourceRemaining"
 	// ReasonDeletingError is set if the server cannot delete ManifestWorks. The server retries.
 	ReasonDeletingError = "DeletingError"
-	// ReasonNoResource is set if no ManifestWork is left.
-	ReasonNoResource = "NoResource"
+	ReasonNoResource    = "NoResource"
 	// ReasonDrainTimedOut is set if the server stopped waiting for the agent.
 	ReasonDrainTimedOut = "DrainTimedOut"
 )
@@ -70,8 +65,6 @@ const ReasonTooManyNamespaces = "TooManyNamespaces"
 // MaxManagedNamespaces bounds the namespaces in the status of a ManagedCluster.
 const MaxManagedNamespaces = 200
 
-// MaxManagedNamespaceConditions is how many conditions a listed namespace may have, and
-// MaxManagedNamespaceMessage how many bytes of the message of each are stored.
 const (
 	// MaxManagedNamespaceConditions bounds the conditions of a managed namespace. MaxManagedNamespaceMessage
 	// bounds the message of each, in bytes.

@@ -33,23 +33,14 @@ func validateSpec(mc *cluster.ManagedCluster) field.ErrorList {
 	}
 	errs = append(errs, apivalidation.ValidateNonnegativeField(int64(ptr.Deref(spec.LeaseDurationSeconds, 0)), fldPath.Child("leaseDurationSeconds"))...)
 
-	type taintKey struct {
-		key    string
-		effect clusterv1.TaintEffect
-	}
-	seen := map[taintKey]bool{}
+	seen := map[string]bool{}
 	for i := range spec.Taints {
 		taint, path := &spec.Taints[i], fldPath.Child("taints").Index(i)
 		taintErrs := validateTaint(taint, path)
+		if len(taintErrs) == 0 {
+			taintErrs = validate.Unique(taint.Key+":"+string(taint.Effect), seen, path)
+		}
 		errs = append(errs, taintErrs...)
-		if len(taintErrs) > 0 {
-			continue
-		}
-		key := taintKey{taint.Key, taint.Effect}
-		if seen[key] {
-			errs = append(errs, field.Duplicate(path, taint.Key+":"+string(taint.Effect)))
-		}
-		seen[key] = true
 	}
 	return errs
 }

@@ -48,8 +48,7 @@ func validateManagedNamespaces(namespaces []clusterv1beta2.ManagedNamespaceConfi
 
 var selectorPath = field.NewPath("spec", "clusterSelector")
 
-// validateSetName bounds the name to the length of a label value, since clusters
-// name their set in a label.
+// validateSetName bounds the name to the length of a label value, since clusters name their set in a label.
 func validateSetName(name string, prefix bool) []string {
 	errs := apivalidation.NameIsDNSSubdomain(name, prefix)
 	if len(name) > utilvalidation.LabelValueMaxLength {

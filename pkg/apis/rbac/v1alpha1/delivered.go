@@ -1,8 +1,7 @@
 package v1alpha1
 
-// Delivered returns the spec that is delivered to the managed cluster, and its
-// generation. While the current spec waits for approval, this is the last delivered
-// spec, or nil if there is none.
+// Delivered returns the spec that is delivered to the managed cluster, and its generation. While the current spec waits
+// for approval, this is the last delivered spec, or nil if there is none.
 func (cp *ClusterPermission) Delivered() (*ClusterPermissionSpec, int64) {
 	approval := cp.Status.Approval
 	switch {

@@ -7,15 +7,13 @@ import (
 
 // Condition types of a ClusterPermission.
 const (
-	// ConditionRBACManifestWorkCreated is True once the ManifestWork with the rendered objects is stored on the
-	// hub.
+	// ConditionRBACManifestWorkCreated is True once the ManifestWork with the rendered objects is stored on the hub.
 	ConditionRBACManifestWorkCreated = "RBACManifestWorkCreated"
 	// ConditionAppliedRBACManifestWork mirrors the Applied condition of that ManifestWork.
 	ConditionAppliedRBACManifestWork = "AppliedRBACManifestWork"
 	// ConditionValidation is False while the ClusterPermission cannot be delivered at all.
 	ConditionValidation = "Validation"
-	// ConditionSubjectPresent is False while a ManagedServiceAccount that a binding refers to has no
-	// ServiceAccount.
+	// ConditionSubjectPresent is False while a ManagedServiceAccount that a binding refers to has no ServiceAccount.
 	ConditionSubjectPresent = "SubjectPresent"
 	// ConditionFullyDelivered is False while a part of the spec is not delivered to the managed cluster. The
 	// message lists these parts.

@@ -17,9 +17,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
 )
 
-// maxNameLength leaves room for two names of at most 253 bytes: the ManifestWork of a
-// ClusterPermission is named <name>-<5 digits>, and the agent creates an
-// AppliedManifestWork named <64 hexadecimal digits>-<ManifestWork>.
+// maxNameLength leaves room for two names of at most 253 bytes: the ManifestWork of a ClusterPermission is named
+// <name>-<5 digits>, and the agent creates an AppliedManifestWork named <64 hexadecimal digits>-<ManifestWork>.
 const maxNameLength = 253 - (64 + 1) - (1 + 5)
 
 // maxRequirements bounds the namespaceSelectors of a ClusterPermission. Each change of a namespace
@@ -65,14 +64,12 @@ func validateSpec(cp *rbac.ClusterPermission) field.ErrorList {
 		errs = append(errs, validateRules(spec.ClusterRole.Rules, false, specPath.Child("clusterRole", "rules"))...)
 		rendered.add("ClusterRole", placement{}, cp.Name)
 	}
-	if spec.ClusterRoleBinding != nil {
-		fldPath := specPath.Child("clusterRoleBinding")
-		errs = append(errs, validateClusterRoleBinding(spec.ClusterRoleBinding, fldPath)...)
-		errs = append(errs, rendered.addBinding(placement{}, cmp.Or(spec.ClusterRoleBinding.Name, cp.Name), fldPath)...)
-	}
-	for i := range ptr.Deref(spec.ClusterRoleBindings, nil) {
-		binding, fldPath := &(*spec.ClusterRoleBindings)[i], specPath.Child("clusterRoleBindings").Index(i)
-		errs = append(errs, validateClusterRoleBinding(binding, fldPath)...)
+	for fldPath, binding := range spec.AllClusterRoleBindings() {
+		errs = append(errs, validate.OptionalName(binding.Name, fldPath.Child("name"), validate.PathSegment)...)
+		if ref := binding.RoleRef; ref != nil {
+			errs = append(errs, validateClusterRoleRef(ref, fldPath.Child("roleRef"))...)
+		}
+		errs = append(errs, validateSubjects(binding.Subject, binding.Subjects, fldPath)...)
 		errs = append(errs, rendered.addBinding(placement{}, cmp.Or(binding.Name, cp.Name), fldPath)...)
 	}
 	for i := range ptr.Deref(spec.Roles, nil) {
@@ -88,7 +85,7 @@ func validateSpec(cp *rbac.ClusterPermission) field.ErrorList {
 		binding, fldPath := &(*spec.RoleBindings)[i], specPath.Child("roleBindings").Index(i)
 		where, whereErrs := validatePlacement(binding.Namespace, binding.NamespaceSelector, fldPath)
 		errs = append(errs, whereErrs...)
-		errs = append(errs, validateBindingName(binding.Name, fldPath.Child("name"))...)
+		errs = append(errs, validate.OptionalName(binding.Name, fldPath.Child("name"), validate.PathSegment)...)
 		errs = append(errs, validateRoleRef(binding.RoleRef, fldPath.Child("roleRef"))...)
 		errs = append(errs, validateSubjects(binding.Subject, binding.Subjects, fldPath)...)
 		if len(whereErrs) == 0 {
@@ -109,33 +106,21 @@ func validateSpec(cp *rbac.ClusterPermission) field.ErrorList {
 // countRequirements returns the number of namespaceSelectors of a spec and their requirements.
 func countRequirements(spec *v1alpha1.ClusterPermissionSpec) int {
 	count := 0
-	add := func(selector *metav1.LabelSelector) {
-		if selector != nil {
-			count += 1 + len(selector.MatchLabels) + len(selector.MatchExpressions)
-		}
-	}
 	for i := range ptr.Deref(spec.Roles, nil) {
-		add((*spec.Roles)[i].NamespaceSelector)
+		count += sizeOf((*spec.Roles)[i].NamespaceSelector)
 	}
 	for i := range ptr.Deref(spec.RoleBindings, nil) {
-		add((*spec.RoleBindings)[i].NamespaceSelector)
+		count += sizeOf((*spec.RoleBindings)[i].NamespaceSelector)
 	}
 	return count
 }
 
-func validateClusterRoleBinding(binding *v1alpha1.ClusterRoleBinding, fldPath *field.Path) field.ErrorList {
-	errs := validateBindingName(binding.Name, fldPath.Child("name"))
-	if ref := binding.RoleRef; ref != nil {
-		errs = append(errs, validateClusterRoleRef(ref, fldPath.Child("roleRef"))...)
+// sizeOf returns the number of requirements of a selector and one for the selector, or 0 for nil.
+func sizeOf(selector *metav1.LabelSelector) int {
+	if selector == nil {
+		return 0
 	}
-	return append(errs, validateSubjects(binding.Subject, binding.Subjects, fldPath)...)
-}
-
-func validateBindingName(name string, fldPath *field.Path) field.ErrorList {
-	if name == "" {
-		return nil
-	}
-	return validate.Name(name, fldPath, validate.PathSegment)
+	return 1 + len(selector.MatchLabels) + len(selector.MatchExpressions)
 }
 
 // placement identifies the namespaces of a namespaced object on the managed cluster. The
@@ -162,21 +147,16 @@ func validatePlacement(namespace string, selector *metav1.LabelSelector, fldPath
 	case namespace != "" && selector != nil:
 		errs = append(errs, field.Forbidden(fldPath.Child("namespaceSelector"), "must not be set together with namespace"))
 	}
-	if namespace != "" {
-		errs = append(errs, validate.Name(namespace, fldPath.Child("namespace"), apivalidation.ValidateNamespaceName)...)
-	}
+	errs = append(errs, validate.OptionalName(namespace, fldPath.Child("namespace"), apivalidation.ValidateNamespaceName)...)
 	if selector == nil {
 		return placement{namespace: namespace}, errs
 	}
 	errs = append(errs, metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, fldPath.Child("namespaceSelector"))...)
-	// The canonical form sorts the requirements. The renderer merges different selectors
-	// that select the same namespaces.
-	canonical := metav1.FormatLabelSelector(selector)
-	return placement{selector: canonical, selected: true}, errs
+	// This form sorts the requirements. The renderer merges different selectors that select the same namespaces.
+	return placement{selector: metav1.FormatLabelSelector(selector), selected: true}, errs
 }
 
-// renderedNames finds objects of the same name in the same namespaces. One of them would
-// silently replace the other.
+// renderedNames finds objects of the same name in the same namespaces. One of them would silently replace the other.
 type renderedNames map[placedName]bool
 
 type placedName struct {

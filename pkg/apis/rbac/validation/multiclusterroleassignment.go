@@ -35,7 +35,8 @@ func validateAssignmentSpec(a *rbac.MulticlusterRoleAssignment) field.ErrorList 
 	namespaces, references := 0, 0
 	for i := range a.Spec.RoleAssignments {
 		namespaces += len(a.Spec.RoleAssignments[i].TargetNamespaces)
-		references += referencesOf(&a.Spec.RoleAssignments[i].ClusterSelection)
+		selection := &a.Spec.RoleAssignments[i].ClusterSelection
+		references += len(selection.Placements) + len(selection.ClusterSets) + sizeOf(selection.LabelSelector)
 	}
 	if references > v1beta1.MaxReferences {
 		return append(errs, field.Forbidden(assignmentsPath, fmt.Sprintf(
@@ -66,15 +67,6 @@ func validateAssignmentSpec(a *rbac.MulticlusterRoleAssignment) field.ErrorList 
 		errs = append(errs, validateSelection(&assignment.ClusterSelection, fldPath.Child("clusterSelection"))...)
 	}
 	return errs
-}
-
-// referencesOf returns the number of objects and requirements that a selection refers to.
-func referencesOf(selection *v1beta1.ClusterSelection) int {
-	references := len(selection.Placements) + len(selection.ClusterSets)
-	if selector := selection.LabelSelector; selector != nil {
-		references += 1 + len(selector.MatchLabels) + len(selector.MatchExpressions)
-	}
-	return references
 }
 
 func validateAssignmentSubject(subject *v1beta1.Subject, fldPath *field.Path) field.ErrorList {

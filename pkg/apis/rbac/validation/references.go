@@ -1,8 +1,6 @@
 package validation
 
 import (
-	"slices"
-
 	rbacv1 "k8s.io/api/rbac/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -23,9 +21,8 @@ func validateClusterRoleRef(ref *rbacv1.RoleRef, fldPath *field.Path) field.Erro
 	var errs field.ErrorList
 	if ref.APIGroup == "" {
 		errs = append(errs, field.Required(fldPath.Child("apiGroup"), "must be "+rbacv1.GroupName))
-	} else {
-		errs = append(errs, validateRoleGroup(ref.APIGroup, fldPath.Child("apiGroup"))...)
 	}
+	errs = append(errs, validate.Optional(ref.APIGroup, fldPath.Child("apiGroup"), rbacv1.GroupName)...)
 	errs = append(errs, validate.Supported(ref.Kind, fldPath.Child("kind"), kindClusterRole)...)
 	if ref.Name == "" {
 		return append(errs, field.Required(fldPath.Child("name"), "to bind the role of spec.clusterRole, omit roleRef"))
@@ -40,23 +37,15 @@ func validateRoleRef(ref v1alpha1.RoleRef, fldPath *field.Path) field.ErrorList 
 	if group == "" && name != "" {
 		errs = append(errs, field.Required(fldPath.Child("apiGroup"), together))
 	}
-	if group != "" {
-		errs = append(errs, validateRoleGroup(group, fldPath.Child("apiGroup"))...)
-		if name == "" {
-			errs = append(errs, field.Required(fldPath.Child("name"), together))
-		}
+	errs = append(errs, validate.Optional(group, fldPath.Child("apiGroup"), rbacv1.GroupName)...)
+	if group != "" && name == "" {
+		errs = append(errs, field.Required(fldPath.Child("name"), together))
 	}
-	if name != "" {
-		errs = append(errs, validate.Name(name, fldPath.Child("name"), validate.PathSegment)...)
-	}
-	return errs
+	return append(errs, validate.OptionalName(name, fldPath.Child("name"), validate.PathSegment)...)
 }
 
 func validateHubRoleRef(ref *v1alpha1.HubRoleRef, fldPath *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if ref.APIGroup != "" {
-		errs = append(errs, validateRoleGroup(ref.APIGroup, fldPath.Child("apiGroup"))...)
-	}
+	errs := validate.Optional(ref.APIGroup, fldPath.Child("apiGroup"), rbacv1.GroupName)
 	errs = append(errs, validate.Supported(ref.Kind, fldPath.Child("kind"), kindClusterRole, kindRole)...)
 	errs = append(errs, validate.RequiredName(ref.Name, fldPath.Child("name"), validate.PathSegment)...)
 	switch {
@@ -68,13 +57,6 @@ func validateHubRoleRef(ref *v1alpha1.HubRoleRef, fldPath *field.Path) field.Err
 		errs = append(errs, validate.Name(ref.Namespace, fldPath.Child("namespace"), apivalidation.ValidateNamespaceName)...)
 	}
 	return errs
-}
-
-func validateRoleGroup(group string, fldPath *field.Path) field.ErrorList {
-	if group != rbacv1.GroupName {
-		return field.ErrorList{field.NotSupported(fldPath, group, []string{rbacv1.GroupName})}
-	}
-	return nil
 }
 
 func validateSubjects(subject *rbacv1.Subject, subjects []rbacv1.Subject, fldPath *field.Path) field.ErrorList {
@@ -97,30 +79,18 @@ func validateSubjects(subject *rbacv1.Subject, subjects []rbacv1.Subject, fldPat
 	return errs
 }
 
-func contains(subjects []rbacv1.Subject, wanted rbacv1.Subject) bool {
-	return slices.ContainsFunc(subjects, func(s rbacv1.Subject) bool { return withGroup(s) == withGroup(wanted) })
-}
-
-// withGroup sets the default API group of a User or Group.
-func withGroup(s rbacv1.Subject) rbacv1.Subject {
-	if s.APIGroup == "" && (s.Kind == rbacv1.UserKind || s.Kind == rbacv1.GroupKind) {
-		s.APIGroup = rbacv1.GroupName
-	}
-	return s
-}
-
 func validateSubject(subject rbacv1.Subject, fldPath *field.Path) field.ErrorList {
-	var errs field.ErrorList
 	switch subject.Kind {
 	case rbacv1.UserKind, rbacv1.GroupKind, rbacv1.ServiceAccountKind:
 		return validate.Subject(subject, fldPath)
 	case v1alpha1.ManagedServiceAccountKind:
+		var errs field.ErrorList
 		if subject.APIGroup != v1alpha1.ManagedServiceAccountGroup {
 			errs = append(errs, field.NotSupported(fldPath.Child("apiGroup"), subject.APIGroup, []string{v1alpha1.ManagedServiceAccountGroup}))
 		}
 		return append(errs, validate.RequiredName(subject.Name, fldPath.Child("name"), apivalidation.ValidateServiceAccountName)...)
 	}
-	errs = validate.Supported(subject.Kind, fldPath.Child("kind"),
+	errs := validate.Supported(subject.Kind, fldPath.Child("kind"),
 		rbacv1.GroupKind, v1alpha1.ManagedServiceAccountKind, rbacv1.ServiceAccountKind, rbacv1.UserKind)
 	return append(errs, validate.Required(subject.Name, fldPath.Child("name"))...)
 }

@@ -19,14 +19,12 @@ const (
 
 // Condition types of a ManagedClusterRegistration.
 const (
-	// RegistrationAccessGranted is True while the cluster has access to the hub, and False once the access is
-	// revoked.
+	// RegistrationAccessGranted is True while the cluster has access to the hub, and False once the access is revoked.
 	RegistrationAccessGranted = "AccessGranted"
 	// RegistrationIdentityReady is True while the resources of the driver outside the RBAC of the hub exist,
 	// for example IAM roles.
 	RegistrationIdentityReady = "IdentityReady"
-	// RegistrationCleanedUp is False while objects of a denied or deleted cluster remain. The message lists
-	// them.
+	// RegistrationCleanedUp is False while objects of a denied or deleted cluster remain. The message lists them.
 	RegistrationCleanedUp = "CleanedUp"
 )
 

@@ -45,15 +45,11 @@ func ValidateManagedClusterAcceptance(a *v1alpha1.ManagedClusterAcceptance) fiel
 	}
 	seen := map[string]bool{}
 	for i, requester := range a.Spec.Requesters {
-		switch {
-		case requester == "":
-			errs = append(errs, field.Required(requesters.Index(i), ""))
-		case len(requester) > maxRequesterLength:
+		if len(requester) > maxRequesterLength {
 			errs = append(errs, field.TooLong(requesters.Index(i), "", maxRequesterLength))
-		case seen[requester]:
-			errs = append(errs, field.Duplicate(requesters.Index(i), requester))
+		} else {
+			errs = append(errs, validate.Unique(requester, seen, requesters.Index(i))...)
 		}
-		seen[requester] = true
 	}
 	return errs
 }

@@ -1,6 +1,5 @@
-// Package limits bounds the cost of reading the manifests of a ManifestWork. The hub
-// rejects manifests that exceed a limit. The agent does not apply such manifests, since
-// another hub may have stored them.
+// Package limits bounds the cost of reading the manifests of a ManifestWork. The hub rejects manifests that exceed a
+// limit. The agent does not apply such manifests, since another hub may have stored them.
 package limits
 
 import (
@@ -16,8 +15,7 @@ import (
 )
 
 const (
-	// MaxDepth bounds the nesting of objects and lists. The hub and the agent recurse
-	// to this depth.
+	// MaxDepth bounds the nesting of objects and lists. The hub and the agent recurse to this depth.
 	MaxDepth = 256
 	// MaxValues bounds the values of all manifests of a ManifestWork. A value of two
 	// bytes takes hundreds of bytes in memory, and the agent keeps several copies.
@@ -28,19 +26,17 @@ const (
 	// MaxNameBytes bounds the parts of the identity of an object, which conditions contain.
 	MaxNameBytes = 1024
 
-	// MaxMatches bounds the number of manifests times the number of manifestConfigs and
-	// orphaningRules: each reconciliation compares every manifest with every config and
-	// rule.
+	// MaxMatches bounds the number of manifests times the number of manifestConfigs and orphaningRules: each
+	// reconciliation compares every manifest with every config and rule.
 	MaxMatches = 1_000_000
 
 	// maxShown bounds the keys that errors contain, in bytes.
 	maxShown = 64
 )
 
-// Check returns an error if a manifest exceeds a limit, or if decoders may disagree about its
-// content, for example because of duplicate keys. It does not check that the manifest is a
-// Kubernetes object. It subtracts the number of values from left, which starts at MaxValues for
-// each ManifestWork.
+// Check returns an error if a manifest exceeds a limit, or if decoders may disagree about its content, for example
+// because of duplicate keys. It does not check that the manifest is a Kubernetes object. It subtracts the number of
+// values from left, which starts at MaxValues for each ManifestWork.
 func Check(raw []byte, left *int, fldPath *field.Path) *field.Error {
 	if !utf8.Valid(raw) {
 		return field.Invalid(fldPath, "", "must be valid UTF-8")

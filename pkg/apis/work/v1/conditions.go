@@ -1,11 +1,6 @@
 package v1
 
-// IsReservedCondition reports whether the agent itself sets conditions of this type, so
-// that condition rules must not.
+// IsReservedCondition reports whether the agent itself sets conditions of this type, so that condition rules must not.
 func IsReservedCondition(conditionType string) bool {
-	switch conditionType {
-	case WorkApplied, WorkDeleting, ManifestStatusFeedbackSynced:
-		return true
-	}
-	return false
+	return conditionType == WorkApplied || conditionType == WorkDeleting || conditionType == ManifestStatusFeedbackSynced
 }

@@ -30,8 +30,7 @@ const (
 	WorkAvailable = "Available"
 	// WorkProgressing and WorkDegraded are set only by condition rules.
 	WorkProgressing = "Progressing"
-	// WorkDegraded is set only by condition rules.
-	WorkDegraded = "Degraded"
+	WorkDegraded    = "Degraded"
 	// WorkComplete is True if the objects have finished. It is set only by condition rules.
 	WorkComplete = "Complete"
 	// WorkDeleting is True while the agent removes the applied objects of a deleted ManifestWork.

@@ -29,8 +29,7 @@ func (e *expressions) validateConditionRules(rules []workv1.ConditionRule, fldPa
 			errs = append(errs, field.Invalid(path.Child("condition"), rule.Condition, "is reserved for the agent; choose another condition"))
 		}
 		if rule.Condition != "" {
-			// The agent reports a condition of this type. A status with an invalid type
-			// would be rejected as a whole.
+			// The agent reports a condition of this type. A status with an invalid type would be rejected as a whole.
 			errs = append(errs, metav1validation.ValidateLabelName(rule.Condition, path.Child("condition"))...)
 		}
 		if text := ptr.Deref(rule.MessageExpression, ""); text != "" {

@@ -17,8 +17,7 @@ const maxDetail = 1024
 // expressions validates the expressions of one ManifestWork and bounds their total.
 type expressions struct {
 	number, length int
-	// known maps each validated expression to its error. The same expression often
-	// occurs for many manifests.
+	// known maps each validated expression to its error. The same expression often occurs for many manifests.
 	known map[string]error
 }
 
@@ -53,17 +52,14 @@ func (e *expressions) validate(key, text string, fldPath *field.Path, problem st
 			return nil
 		}
 		err = check()
-		if e.known == nil {
-			e.known = map[string]error{}
-		}
 		e.known[key] = err
 	}
-	if err != nil {
-		detail := err.Error()
-		if len(detail) > maxDetail {
-			detail = strings.ToValidUTF8(detail[:maxDetail], "") + "..."
-		}
-		return field.ErrorList{field.Invalid(fldPath, text, problem+": "+detail)}
+	if err == nil {
+		return nil
 	}
-	return nil
+	detail := err.Error()
+	if len(detail) > maxDetail {
+		detail = strings.ToValidUTF8(detail[:maxDetail], "") + "..."
+	}
+	return field.ErrorList{field.Invalid(fldPath, text, problem+": "+detail)}
 }

@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"cmp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -69,10 +70,8 @@ func (e *expressions) validateUpdateStrategy(strategy *workv1.UpdateStrategy, fl
 		return nil
 	}
 	errs := validate.Supported(strategy.Type, fldPath.Child("type"),
-		workv1.UpdateStrategyTypeCreateOnly,
-		workv1.UpdateStrategyTypeReadOnly,
-		workv1.UpdateStrategyTypeServerSideApply,
-		workv1.UpdateStrategyTypeUpdate)
+		workv1.UpdateStrategyTypeCreateOnly, workv1.UpdateStrategyTypeReadOnly,
+		workv1.UpdateStrategyTypeServerSideApply, workv1.UpdateStrategyTypeUpdate)
 	apply := strategy.ServerSideApply
 	if apply == nil {
 		return errs
@@ -93,10 +92,7 @@ func (e *expressions) validateUpdateStrategy(strategy *workv1.UpdateStrategy, fl
 
 func (e *expressions) validateIgnoreField(ignore *workv1.IgnoreField, conditions map[string]bool, fldPath *field.Path) field.ErrorList {
 	// The default applies to an empty condition, so that an empty one and the default are duplicates.
-	condition := ignore.Condition
-	if condition == "" {
-		condition = workv1.IgnoreFieldsConditionOnSpokePresent
-	}
+	condition := cmp.Or(ignore.Condition, workv1.IgnoreFieldsConditionOnSpokePresent)
 	errs := validate.Supported(condition, fldPath.Child("condition"),
 		workv1.IgnoreFieldsConditionOnSpokeChange, workv1.IgnoreFieldsConditionOnSpokePresent)
 	errs = append(errs, validate.Unique(string(condition), conditions, fldPath.Child("condition"))...)

@@ -83,8 +83,7 @@ func (id identity) String() string {
 }
 
 func identify(raw []byte, fldPath *field.Path) (identity, field.ErrorList) {
-	// The JSON keys of Kubernetes objects are case-sensitive, but encoding/json ignores the case of
-	// keys.
+	// The JSON keys of Kubernetes objects are case-sensitive, but encoding/json ignores the case of keys.
 	var content any
 	if err := json.Unmarshal(raw, &content); err != nil {
 		return identity{}, field.ErrorList{field.Invalid(fldPath, "", "must be valid JSON: "+err.Error())}
@@ -98,12 +97,15 @@ func identify(raw []byte, fldPath *field.Path) (identity, field.ErrorList) {
 	}
 
 	var id identity
+	var generateName string
 	var errs field.ErrorList
 	read := func(from map[string]any, key string, into *string, fldPath *field.Path) {
 		switch value := from[key].(type) {
 		case nil:
 		case string:
-			*into = value
+			if *into = value; into != &generateName && len(value) > limits.MaxNameBytes {
+				errs = append(errs, field.TooLong(fldPath.Child(key), "", limits.MaxNameBytes))
+			}
 		default:
 			errs = append(errs, field.TypeInvalid(fldPath.Child(key), value, "must be a string"))
 		}
@@ -116,20 +118,11 @@ func identify(raw []byte, fldPath *field.Path) (identity, field.ErrorList) {
 	if !ok && object["metadata"] != nil {
 		errs = append(errs, field.TypeInvalid(metadataPath, object["metadata"], "must be an object"))
 	}
-	var generateName string
 	read(metadata, "name", &id.name, metadataPath)
 	read(metadata, "namespace", &id.namespace, metadataPath)
 	read(metadata, "generateName", &generateName, metadataPath)
 	errs = append(errs, validateStrings(metadata["labels"], metadataPath.Child("labels"))...)
 	errs = append(errs, validateStrings(metadata["annotations"], metadataPath.Child("annotations"))...)
-	for _, part := range []struct {
-		value string
-		path  *field.Path
-	}{{id.apiVersion, fldPath.Child("apiVersion")}, {id.kind, fldPath.Child("kind")}, {id.name, metadataPath.Child("name")}, {id.namespace, metadataPath.Child("namespace")}} {
-		if len(part.value) > limits.MaxNameBytes {
-			errs = append(errs, field.TooLong(part.path, "", limits.MaxNameBytes))
-		}
-	}
 	if len(errs) > 0 {
 		return id, errs
 	}
@@ -142,10 +135,7 @@ func identify(raw []byte, fldPath *field.Path) (identity, field.ErrorList) {
 		errs = append(errs, field.Required(metadataPath.Child("name"), ""))
 	}
 	errs = append(errs, validate.Name(id.name, metadataPath.Child("name"), validate.PathSegment)...)
-	if id.namespace != "" {
-		errs = append(errs, validate.Name(id.namespace, metadataPath.Child("namespace"), apivalidation.ValidateNamespaceName)...)
-	}
-	return id, errs
+	return id, append(errs, validate.OptionalName(id.namespace, metadataPath.Child("namespace"), apivalidation.ValidateNamespaceName)...)
 }
 
 // validateStrings accepts null and objects whose values are strings or null. A YAML

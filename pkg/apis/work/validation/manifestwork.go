@@ -50,7 +50,8 @@ func validateSpec(spec *workv1.ManifestWorkSpec, limitBytes int64) field.ErrorLi
 	if err := limits.CheckMatches(len(spec.Workload.Manifests), len(spec.ManifestConfigs), rules, fldPath.Child("manifestConfigs")); err != nil {
 		errs = append(errs, err)
 	}
-	errs = append(errs, new(expressions).validateManifestConfigs(spec.ManifestConfigs, fldPath.Child("manifestConfigs"))...)
+	known := &expressions{known: map[string]error{}}
+	errs = append(errs, known.validateManifestConfigs(spec.ManifestConfigs, fldPath.Child("manifestConfigs"))...)
 	return append(errs, validateExecutor(spec.Executor, fldPath.Child("executor"))...)
 }
 
@@ -59,8 +60,7 @@ func validateDeleteOption(option *workv1.DeleteOption, fldPath *field.Path) fiel
 		return nil
 	}
 	errs := validate.Optional(option.PropagationPolicy, fldPath.Child("propagationPolicy"),
-		workv1.DeletePropagationPolicyTypeForeground,
-		workv1.DeletePropagationPolicyTypeOrphan,
+		workv1.DeletePropagationPolicyTypeForeground, workv1.DeletePropagationPolicyTypeOrphan,
 		workv1.DeletePropagationPolicyTypeSelectivelyOrphan)
 	if orphans := option.SelectivelyOrphan; orphans != nil {
 		orphansPath := fldPath.Child("selectivelyOrphans")

@@ -8,7 +8,6 @@ import (
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication"
-	"open-cluster-management.io/hub-apiserver/pkg/authz/executor"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
@@ -18,10 +17,8 @@ type Bindings struct {
 	store definition.Handle[*definition.REST]
 }
 
-var _ executor.Bindings = &Bindings{}
-
-// Bindings implements executor.Bindings. The list is consistent: it does not contain a binding
-// that any replica deleted before the call. Callers must not change it.
+// Bindings returns the bindings of a namespace. The list is consistent: it does not contain a binding that any replica
+// deleted before the call. Callers must not change it.
 func (b *Bindings) Bindings(ctx context.Context, namespace string) ([]authentication.ManagedServiceAccountBinding, error) {
 	ctx, store, err := b.store.Open(ctx, "ManagedServiceAccountBindings", "list", namespace)
 	if err != nil {
