@@ -92,7 +92,7 @@ type handler struct {
 }
 
 // New returns the handler of the API. It serves queries by POST (JSON) and GET, and subscriptions over WebSocket
-// (graphql-transport-ws). The context of a request must contain the user.
+// (graphql-transport-ws and graphql-ws). The context of a request must contain the user.
 func New(config Config) (http.Handler, error) {
 	registerMetrics()
 	if config.Now == nil {
