@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
@@ -419,33 +421,18 @@ func (d *decoder) count(n *int, limit int, what string) error {
 // settle removes contradictions from the report.
 func (d *decoder) settle() {
 	r := d.report
-	if len(r.Delete) > 0 && len(r.Put) > 0 {
-		for _, uid := range r.Delete {
-			if at, found := d.put[uid]; found {
-				r.Put[at].UID = ""
-			}
+	for _, uid := range r.Delete {
+		if at, found := d.put[uid]; found {
+			r.Put[at].UID = ""
 		}
-		kept := r.Put[:0]
-		for _, resource := range r.Put {
-			if resource.UID != "" {
-				kept = append(kept, resource)
-			}
-		}
-		clear(r.Put[len(kept):])
-		r.Put = kept
 	}
-	if len(r.DeleteEdges) > 0 && len(r.AddEdges) > 0 {
-		gone := make(map[search.Edge]struct{}, len(r.DeleteEdges))
+	r.Put = slices.DeleteFunc(r.Put, func(resource search.Resource) bool { return resource.UID == "" })
+	if len(r.DeleteEdges) > 0 {
+		gone := sets.Set[search.Edge]{}
 		for _, edge := range r.DeleteEdges {
-			gone[identity(edge)] = struct{}{}
+			gone.Insert(identity(edge))
 		}
-		kept := r.AddEdges[:0]
-		for _, edge := range r.AddEdges {
-			if _, found := gone[identity(edge)]; !found {
-				kept = append(kept, edge)
-			}
-		}
-		r.AddEdges = kept
+		r.AddEdges = slices.DeleteFunc(r.AddEdges, func(edge search.Edge) bool { return gone.Has(identity(edge)) })
 	}
 	if r.Full {
 		r.Delete, r.DeleteEdges = nil, nil
