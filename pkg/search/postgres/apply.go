@@ -24,8 +24,8 @@ type application struct {
 
 	// alone is true if the report needs a transaction of its own.
 	alone bool
-	// ctx is the context of the caller. done receives true if the report must be applied again, alone, and false when it
-	// has been applied, or has failed with err.
+	// ctx is the context of the caller. done receives true if the report must be applied again, and false when it has been
+	// applied, or has failed with err.
 	ctx  context.Context
 	done chan bool
 	err  error
@@ -292,7 +292,7 @@ func (a *application) insertResources(ctx context.Context, version int64) error 
 		c := put[i]
 		return []any{
 			a.cluster, c.rid, c.class, version, c.after.digest, c.columns.created, c.columns.createdOther, escape(c.uid),
-			c.columns.name, c.columns.nameKey(), c.after.doc, c.columns.terms, c.columns.words, c.after.storedInternal(),
+			c.columns.name, c.columns.nameKey, c.after.doc, c.columns.terms, c.columns.words, c.after.storedInternal(),
 		}
 	})
 }

@@ -47,6 +47,7 @@ func Open(ctx context.Context, options Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("search on PostgreSQL: %w", err)
 	}
+	registerMetrics()
 	e := &Engine{options: options}
 	if err := e.connect(ctx); err != nil {
 		return nil, fmt.Errorf("search on PostgreSQL: %w", classified(err))

@@ -107,7 +107,7 @@ func answer[T any](ctx context.Context, e *Engine, call func(context.Context, *d
 	if err == nil || ctx.Err() != nil || !ofReplica(err) {
 		return result, err
 	}
-	countReplicaRead(readFailed)
+	replicaReads.WithLabelValues("failed").Inc()
 	if away(err) {
 		r.lost(err)
 	}
@@ -131,12 +131,12 @@ func (e *Engine) freshReplica(ctx context.Context) (*replica, context.Context, c
 	for i := range e.replicas {
 		r := e.replicas[(first+i)%len(e.replicas)]
 		if responding := r.usable(); responding != nil {
-			countReplicaRead(readSent)
+			replicaReads.WithLabelValues("sent").Inc()
 			running, cancel := whileResponding(ctx, responding)
 			return r, running, cancel
 		}
 	}
-	countReplicaRead(readStale)
+	replicaReads.WithLabelValues("stale").Inc()
 	return nil, nil, nil
 }
 

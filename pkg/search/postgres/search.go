@@ -152,7 +152,6 @@ func (v *view) get(ctx context.Context, scope visibility.Scope, nodes []node) ([
 	if err != nil {
 		return nil, err
 	}
-	inOrderOf(nodes, read)
 	var items []search.Item
 	for _, one := range read {
 		properties, err := query.DecodeProperties(one.JSON())

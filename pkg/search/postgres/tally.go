@@ -34,11 +34,7 @@ type clusterTally struct {
 }
 
 func (t *tally) clusterIDs() []int32 {
-	result := make([]int32, len(t.clusters))
-	for i, one := range t.clusters {
-		result[i] = one.id
-	}
-	return result
+	return mapped(t.clusters, func(one *clusterTally) int32 { return one.id })
 }
 
 // addTo adds matches to a cluster.
