@@ -53,7 +53,7 @@ func (k *tokens) encode(t *token, by []search.Order) string {
 	if len(by) == 0 {
 		data = binary.BigEndian.AppendUint32([]byte{tokenRow}, t.row)
 	} else {
-		data = appendText([]byte{tokenKeys}, orderName(by))
+		data = appendText([]byte{tokenKeys}, search.OrderName(by))
 		data = binary.AppendUvarint(data, uint64(t.offset))
 		data = appendText(data, t.uid)
 		for i := range t.keys {
@@ -61,7 +61,7 @@ func (k *tokens) encode(t *token, by []search.Order) string {
 				data = append(data, 0)
 				continue
 			}
-			data = appendText(append(data, 1), t.keys[i].text)
+			data = appendText(append(data, 1), t.keys[i].Text)
 		}
 	}
 	return k.Seal(data)
@@ -80,7 +80,7 @@ func (k *tokens) parse(text string, by []search.Order) (token, error) {
 	switch {
 	case kind == tokenRow && len(by) == 0:
 		t.row = d.uint32()
-	case kind == tokenKeys && len(by) > 0 && d.text() == orderName(by):
+	case kind == tokenKeys && len(by) > 0 && d.text() == search.OrderName(by):
 		t.offset = int(min(d.uvarint(), math.MaxInt32))
 		t.uid = d.text()
 		for range by {
@@ -100,17 +100,4 @@ func (k *tokens) parse(text string, by []search.Order) (token, error) {
 		return token{}, expired(text)
 	}
 	return t, nil
-}
-
-// orderName returns a text that identifies an order.
-func orderName(by []search.Order) string {
-	var text []byte
-	for _, order := range by {
-		direction := byte(0)
-		if order.Descending {
-			direction = 1
-		}
-		text = append(appendText(text, order.Property), direction)
-	}
-	return string(text)
 }

@@ -26,7 +26,7 @@ func (p *pager) ordered(ctx context.Context) ([]*found, string, error) {
 
 // nextAfter returns the continue token after an item with the texts by which it is ordered.
 func (p *pager) nextAfter(keys []*string, uid string) string {
-	return p.view.engine.token(position{Order: orderName(p.request.OrderBy), Keys: keys, UID: uid})
+	return p.view.engine.token(position{Order: search.OrderName(p.request.OrderBy), Keys: keys, UID: uid})
 }
 
 // orderColumn is a column by which the database can order resources.
@@ -135,7 +135,6 @@ func (p *pager) orderedByColumn(ctx context.Context, column *orderColumn) ([]*fo
 		nodes[i] = page[i].at
 	}
 	items, err := p.view.itemsOf(ctx, nodes)
-	inOrderOf(nodes, items)
 	return items, next, err
 }
 

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
@@ -34,7 +33,7 @@ func (e *Engine) position(request *search.Request) (*position, error) {
 	if err == nil {
 		err = json.Unmarshal(text, &p)
 	}
-	if err != nil || p.Order != orderName(request.OrderBy) || len(p.Keys) != len(request.OrderBy) {
+	if err != nil || p.Order != search.OrderName(request.OrderBy) || len(p.Keys) != len(request.OrderBy) {
 		return nil, fmt.Errorf("%w: %w", errPosition, search.ErrExpired)
 	}
 	return &p, nil
@@ -48,17 +47,6 @@ func (e *Engine) token(p position) string {
 		return ""
 	}
 	return e.tokens.Seal(text)
-}
-
-func orderName(orders []search.Order) string {
-	var b strings.Builder
-	for _, order := range orders {
-		b.WriteString(strconv.Quote(order.Property))
-		if order.Descending {
-			b.WriteByte('-')
-		}
-	}
-	return b.String()
 }
 
 // pager reads the items of a page.
@@ -185,15 +173,6 @@ func (p *pager) in(b *builder, clusters []*clusterTally) string {
 		parts = append(parts, inClusters(b, of)+p.condition.selection.conditionOn(b, classes))
 	}
 	return "(" + strings.Join(parts, " OR ") + ")"
-}
-
-// inOrderOf sorts items in the order of keys.
-func inOrderOf(nodes []node, items []*found) {
-	positions := make(map[node]int, len(nodes))
-	for i, at := range nodes {
-		positions[at] = i
-	}
-	slices.SortFunc(items, func(a, b *found) int { return cmp.Compare(positions[a.node()], positions[b.node()]) })
 }
 
 // allNodes returns the keys of all matches.
