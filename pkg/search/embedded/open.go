@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"time"
 
@@ -48,8 +49,13 @@ func Begin(dir string, options Options) (*Data, error) {
 	if e.log.limit <= 0 {
 		e.log.limit = defaultChangeLog
 	}
+	// Tokens are valid only in this process, like the numbers of rows.
+	var key [32]byte
+	if _, err := rand.Read(key[:]); err != nil {
+		return nil, fmt.Errorf("key of continue tokens: %w", err)
+	}
 	var err error
-	if e.tokens, err = newTokens(); err != nil {
+	if e.tokens, err = search.NewTokens(key[:], rowBytes); err != nil {
 		return nil, err
 	}
 	boot := options.boot

@@ -108,7 +108,7 @@ func New(config Config) (http.Handler, error) {
 	}
 	var err error
 	h.schema, err = graphqlgo.ParseSchema(schema, &root{Config: config, subscriptions: h.subscriptions},
-		graphqlgo.UseStringDescriptions(),
+		graphqlgo.UseStringDescriptions(), graphqlgo.UseFieldResolvers(),
 		graphqlgo.MaxDepth(maxDepth), graphqlgo.MaxQueryLength(maxBytes), graphqlgo.MaxSelections(maxSelections),
 		graphqlgo.OverlapValidationLimit(100_000), graphqlgo.MaxParallelism(4),
 		graphqlgo.Logger(panics{}), graphqlgo.PanicHandler(panics{}),

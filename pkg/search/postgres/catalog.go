@@ -210,6 +210,17 @@ func (v *view) class(id int64) (*class, error) {
 	return nil, errUnknownClass
 }
 
+// ofClass returns a function that passes the class with the ID of a row to call.
+func (v *view) ofClass(id *int64, call func(*class)) func() error {
+	return func() error {
+		of, err := v.class(*id)
+		if err == nil {
+			call(of)
+		}
+		return err
+	}
+}
+
 func (c *catalog) shape(text string) (*shape, error) {
 	if known := c.shapes[text]; known != nil {
 		return known, nil

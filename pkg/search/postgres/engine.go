@@ -109,7 +109,7 @@ func (e *Engine) prepare(ctx context.Context) error {
 	key := hmac.New(sha256.New, e.hash.secret)
 	_, _ = key.Write([]byte("continue tokens")) // A hash never returns an error.
 	var err error
-	e.tokens, err = search.NewTokens(key.Sum(nil))
+	e.tokens, err = search.NewTokens(key.Sum(nil), rowBytes)
 	return err
 }
 

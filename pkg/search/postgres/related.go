@@ -151,13 +151,11 @@ func (r *relations) eachVisible(ctx context.Context, nodes []node, call func(at 
 	var id int64
 	var text *string
 	scans := []any{&at.cluster, &at.rid, &id, &text}
-	return r.view.eachNode(ctx, nodes, rowsOf("r.cluster, r.rid, r.class, "+name), scans, func() error {
-		of, err := r.view.class(id)
-		if err == nil && r.visible(of, text) {
+	return r.view.eachNode(ctx, nodes, rowsOf("r.cluster, r.rid, r.class, "+name), scans, r.view.ofClass(&id, func(of *class) {
+		if r.visible(of, text) {
 			call(at, of.shape.kind)
 		}
-		return err
-	})
+	}))
 }
 
 // visible reports whether a resource of a class is in the scope.
