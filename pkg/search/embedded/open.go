@@ -51,9 +51,7 @@ func Begin(dir string, options Options) (*Data, error) {
 	}
 	// Tokens are valid only in this process, like the numbers of rows.
 	var key [32]byte
-	if _, err := rand.Read(key[:]); err != nil {
-		return nil, fmt.Errorf("key of continue tokens: %w", err)
-	}
+	_, _ = rand.Read(key[:]) // It never returns an error.
 	var err error
 	if e.tokens, err = search.NewTokens(key[:], rowBytes); err != nil {
 		return nil, err

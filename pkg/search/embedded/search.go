@@ -138,7 +138,7 @@ func (e *Engine) page(r *reader, found *roaring.Bitmap, request *search.Request)
 	if !iterator.HasNext() {
 		return rows, "", nil
 	}
-	return rows, e.tokens.Seal(placeAt(iterator.PeekNext()), nil), nil
+	return rows, e.tokens.Seal(search.Place{Row: binary.BigEndian.AppendUint32(nil, iterator.PeekNext())}, nil), nil
 }
 
 // checkEvery is the number of rows or terms between two calls of pause.

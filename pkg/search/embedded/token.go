@@ -1,10 +1,6 @@
 package embedded
 
-import (
-	"encoding/binary"
-
-	"open-cluster-management.io/hub-apiserver/pkg/search"
-)
+import "open-cluster-management.io/hub-apiserver/pkg/search"
 
 // rowBytes is the length of the number of a row in a search.Place.
 const rowBytes = 4
@@ -47,9 +43,4 @@ func (s *state) placeOf(row uint32, by []search.Order) search.Place {
 		place.Keys = append(place.Keys, text)
 	}
 	return place
-}
-
-// placeAt returns the place of a page that begins with a row.
-func placeAt(row uint32) search.Place {
-	return search.Place{Row: binary.BigEndian.AppendUint32(nil, row)}
 }

@@ -234,11 +234,6 @@ func (c *catalog) shape(text string) (*shape, error) {
 	return one, nil
 }
 
-// inOrder returns the clusters in the order of their IDs, which is the order of items.
-func (c *catalog) inOrder() []*cluster {
-	return slices.SortedFunc(maps.Values(c.clusters), func(a, b *cluster) int { return cmp.Compare(a.id, b.id) })
-}
-
 // HubClasses implements search.Engine.
 func (e *Engine) HubClasses(ctx context.Context) (_ []visibility.Class, _ uint64, err error) {
 	defer observe("classes", time.Now(), &err)

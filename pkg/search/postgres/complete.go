@@ -13,13 +13,13 @@ import (
 // values collects the values of a property.
 type values struct {
 	property, prefix string
-	counts           map[string]*int
+	counts           map[string]int
 	// seen contains the values of the current resource.
 	seen map[string]bool
 }
 
 func newValues(property, prefix string) *values {
-	return &values{property: property, prefix: query.Fold(prefix), counts: map[string]*int{}, seen: map[string]bool{}}
+	return &values{property: property, prefix: query.Fold(prefix), counts: map[string]int{}, seen: map[string]bool{}}
 }
 
 // add adds a value that the given number of resources have.
@@ -27,11 +27,7 @@ func (v *values) add(text string, count int) {
 	if n := len(v.prefix); len(text) < n || query.Fold(text[:n]) != v.prefix {
 		return
 	}
-	if known := v.counts[text]; known != nil {
-		*known += count
-		return
-	}
-	v.counts[text] = &count
+	v.counts[text] += count
 }
 
 // addResource adds the values of a resource. It adds each value once.
@@ -116,7 +112,7 @@ func (d *database) complete(ctx context.Context, scope visibility.Scope, request
 func (v *values) completion(limit int) *search.Completion {
 	var values []search.ValueCount
 	for text, count := range v.counts {
-		values = append(values, search.ValueCount{Value: text, Count: *count})
+		values = append(values, search.ValueCount{Value: text, Count: count})
 	}
 	return search.NewCompletion(values, limit)
 }

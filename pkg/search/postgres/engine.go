@@ -23,8 +23,9 @@ type Engine struct {
 	tokens  *search.Tokens
 	// writes is the pool of reports and maintenance. Neither reads nor writes wait for a connection of the other.
 	writes  *pgxpool.Pool
-	reports reports
 	primary *database
+	// small contains waiting reports that are applied in groups, and large those that need a transaction of their own.
+	small, large chan *application
 	// replicas answer searches. turn counts these searches.
 	replicas []*replica
 	turn     atomic.Uint32

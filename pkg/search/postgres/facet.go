@@ -112,9 +112,7 @@ var (
 func (f *facets) store(ctx context.Context, p *pipeline, cluster int32) error {
 	var rows []facetRow
 	for _, one := range f.leaves {
-		if one.N != 0 {
-			rows = append(rows, *one)
-		}
+		rows = append(rows, *one)
 	}
 	// Inserts are faster in the order of the key.
 	slices.SortFunc(rows, func(x, y facetRow) int {
@@ -125,10 +123,8 @@ func (f *facets) store(ctx context.Context, p *pipeline, cluster int32) error {
 	}
 	var properties []propertyRow
 	for one, count := range f.properties {
-		if count != 0 {
-			one.Property, one.Name, one.N = f.hash.property(one.Name), escape(one.Name), count
-			properties = append(properties, one)
-		}
+		one.Property, one.Name, one.N = f.hash.property(one.Name), escape(one.Name), count
+		properties = append(properties, one)
 	}
 	return addCounts(ctx, p, &propertyTable, cluster, properties, func(r *propertyRow) int64 { return r.N })
 }

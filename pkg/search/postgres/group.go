@@ -23,18 +23,15 @@ const (
 	largeGroups = 2
 )
 
-// reports are the reports that wait: those that are applied in groups, and those that need a transaction of their own.
-type reports struct{ small, large chan *application }
-
 // startReports starts the goroutines that apply reports until ctx ends.
 func (e *Engine) startReports(ctx context.Context) {
-	e.reports = reports{small: make(chan *application), large: make(chan *application)}
+	e.small, e.large = make(chan *application), make(chan *application)
 	e.ending = ctx.Done()
 	for range smallGroups {
-		e.ended.Go(func() { e.applyReports(ctx, e.reports.small, groupedReports) })
+		e.ended.Go(func() { e.applyReports(ctx, e.small, groupedReports) })
 	}
 	for range largeGroups {
-		e.ended.Go(func() { e.applyReports(ctx, e.reports.large, 1) })
+		e.ended.Go(func() { e.applyReports(ctx, e.large, 1) })
 	}
 }
 
@@ -46,9 +43,9 @@ func (e *Engine) apply(ctx context.Context, a *application) error {
 	a.ctx = ctx
 	pause := wait.Backoff{Duration: 10 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 5}
 	for {
-		waiting := e.reports.small
+		waiting := e.small
 		if a.alone {
-			waiting = e.reports.large
+			waiting = e.large
 		}
 		select {
 		case waiting <- a:

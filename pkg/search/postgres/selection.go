@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -122,7 +123,8 @@ func (c *catalog) selection(scope visibility.Scope, q *query.Query, now time.Tim
 	}
 	s.filtered = len(byShape.Filters) > 0
 	shapes := map[*shape]bool{}
-	for _, one := range c.inOrder() {
+	// The order of the IDs of clusters is the order of items.
+	for _, one := range slices.SortedFunc(maps.Values(c.clusters), func(a, b *cluster) int { return cmp.Compare(a.id, b.id) }) {
 		if !byCluster.Matches(one.name, nil, now) {
 			continue
 		}

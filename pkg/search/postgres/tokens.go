@@ -101,9 +101,7 @@ var tokenTable = countTable{name: "tokens", key: []string{"term", "secret"}, typ
 func (t *tokenCounts) store(ctx context.Context, p *pipeline, cluster int32) error {
 	var rows []tokenRow
 	for _, one := range t.byToken {
-		if one.row.N != 0 {
-			rows = append(rows, one.row)
-		}
+		rows = append(rows, one.row)
 	}
 	// Inserts are faster in the order of the key.
 	slices.SortFunc(rows, func(x, y tokenRow) int { return cmp.Compare(x.Term, y.Term) })
