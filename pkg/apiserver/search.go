@@ -30,6 +30,7 @@ import (
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/callers"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
+	clusterclients "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1"
 	clusterinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
@@ -156,6 +157,7 @@ func spareMemory() {
 // newSearch opens the engine and builds the other parts of search.
 func (c CompletedConfig) newSearch(a *assembly) (_ *fleetSearch, err error) {
 	config, hub, clusters := c.extra.Search, a.server.hub, a.server.informers.clusters.Cluster().V1().ManagedClusters()
+	live := a.server.clients.clusters.ClusterV1().ManagedClusters()
 	out := &fleetSearch{
 		bindings: kubeinformers.NewSharedInformerFactoryWithOptions(hub, 0, kubeinformers.WithTransform(onlySubjects)),
 		access:   access.New(),
@@ -171,7 +173,7 @@ func (c CompletedConfig) newSearch(a *assembly) (_ *fleetSearch, err error) {
 			err = errors.Join(err, out.engine.Close())
 		}
 	}()
-	if err := out.receiveReports(config, clusters); err != nil {
+	if err := out.receiveReports(config, clusters, live); err != nil {
 		return nil, err
 	}
 	scopes, err := c.scopes(a, out, clusters)
@@ -187,7 +189,7 @@ func (c CompletedConfig) newSearch(a *assembly) (_ *fleetSearch, err error) {
 }
 
 // receiveReports builds the handler of reports, and the loop that keeps the resources of kind Cluster up to date.
-func (f *fleetSearch) receiveReports(config *SearchConfig, clusters clusterinformers.ManagedClusterInformer) (err error) {
+func (f *fleetSearch) receiveReports(config *SearchConfig, clusters clusterinformers.ManagedClusterInformer, live clusterclients.ManagedClusterInterface) (err error) {
 	known := func(cluster string) *clusterv1.ManagedCluster {
 		found, err := clusters.Lister().Get(cluster)
 		if err != nil {
@@ -199,7 +201,14 @@ func (f *fleetSearch) receiveReports(config *SearchConfig, clusters clusterinfor
 		Engine: f.engine, HubCluster: config.HubCluster, Clusters: func() ([]string, error) { return namesOf(clusters) }, Version: version.Short(),
 		ClusterResources: config.ClusterResources, ClusterBytes: config.ClusterBytes,
 		ClusterExists: func(cluster string) bool { return known(cluster) != nil },
-		Cluster:       known,
+		ClusterDeleted: func(ctx context.Context, cluster string) (bool, error) {
+			_, err := live.Get(ctx, cluster, metav1.GetOptions{})
+			if reconcile.Gone(err, cluster) {
+				return true, nil
+			}
+			return false, err
+		},
+		Cluster: known,
 	})
 	if err != nil {
 		return err

@@ -193,12 +193,13 @@ type Request struct {
 	// Related requests the counts of the resources that are related to any match, regardless of
 	// Limit. RelatedKinds restricts their kinds, case-insensitively. RelatedItems requests up to
 	// RelatedLimit items of each kind (all if negative) that are related to the returned items or,
-	// if Items is false, to any match. Related resources are one edge away, in either direction.
-	// Matches are not related resources.
+	// if Items is false, to any match. Edges are followed in both directions, up to RelatedDepth edges (0 means 1), but
+	// not beyond Nodes and Channels. Matches are not related resources. Every resource on a path must be in the scope.
 	Related      bool
 	RelatedKinds []string
 	RelatedItems bool
 	RelatedLimit int
+	RelatedDepth int
 }
 
 // RelatesKind reports whether the request relates resources of a kind.

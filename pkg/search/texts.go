@@ -21,15 +21,13 @@ func AppendTexts(dst []byte, object Object) []byte {
 		encoded = object.AppendJSON(nil)
 	}
 	dst = append(dst, '{')
-	first := true
 	WalkObject(encoded, func(key, value []byte) {
 		if value[0] == 'n' || query.Reserved(string(key[1:len(key)-1])) {
 			return
 		}
-		if !first {
+		if dst[len(dst)-1] != '{' {
 			dst = append(dst, ',')
 		}
-		first = false
 		dst = append(dst, key...)
 		dst = append(dst, ':')
 		switch value[0] {

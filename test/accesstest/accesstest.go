@@ -82,7 +82,8 @@ func (h *Hub) Start(t testing.TB) {
 	}
 	reports, err := ingest.New(ingest.Config{
 		Engine: engine, HubCluster: "local-cluster", Clusters: func() ([]string, error) { return []string{Cluster, "c2"}, nil },
-		ClusterExists: func(name string) bool { return name == Cluster || name == "c2" },
+		ClusterExists:  func(name string) bool { return name == Cluster || name == "c2" },
+		ClusterDeleted: func(context.Context, string) (bool, error) { return false, nil },
 	})
 	if err != nil {
 		cancel()

@@ -241,8 +241,8 @@ func (d *differential) compareCompletions(what string, got, want *search.Complet
 func (d *differential) search(*rapid.T) {
 	number, scope := d.anyScope()
 	request := draw(d.T, "request", random.request)
-	what := fmt.Sprintf("search for %s in scope %d, order %v, limit %d, offset %d, related %t, kinds %v, related limit %d", fmt.Sprint(request.Query), number,
-		request.OrderBy, request.Limit, request.Offset, request.Related, request.RelatedKinds, request.RelatedLimit)
+	what := fmt.Sprintf("search for %s in scope %d, order %v, limit %d, offset %d, related %t, kinds %v, depth %d, related limit %d", fmt.Sprint(request.Query), number,
+		request.OrderBy, request.Limit, request.Offset, request.Related, request.RelatedKinds, request.RelatedDepth, request.RelatedLimit)
 	unbounded := *request
 	unbounded.CountLimit = -1
 	got, want := find(d, d.got, scope, request), find(d, d.want, scope, &unbounded)

@@ -94,7 +94,7 @@ func (o *oracle) related(scope visibility.Scope, matches []oracleResource, page 
 	}
 	relatedTo := map[string][]string{}
 	for _, match := range matches {
-		for uid := range o.near(scope, match) {
+		for uid := range o.reach(scope, match, max(1, request.RelatedDepth)) {
 			if !isMatch[uid] {
 				relatedTo[uid] = append(relatedTo[uid], match.uid)
 			}
@@ -135,21 +135,34 @@ func wantedKind(kinds []string, kind string) bool {
 	return len(kinds) == 0 || slices.ContainsFunc(kinds, func(k string) bool { return strings.EqualFold(k, kind) })
 }
 
-// near returns the UIDs of the visible resources that are one edge away.
-func (o *oracle) near(scope visibility.Scope, from oracleResource) map[string]bool {
-	c, near := o.clusters[from.cluster], map[string]bool{}
-	for key := range c.edges {
-		other := key.dest
-		if key.dest == from.uid {
-			other = key.source
-		} else if key.source != from.uid {
-			continue
+// reach returns the UIDs of the visible resources that are at most depth edges away.
+func (o *oracle) reach(scope visibility.Scope, from oracleResource, depth int) map[string]bool {
+	c := o.clusters[from.cluster]
+	seen := map[string]bool{from.uid: true}
+	level := []string{from.uid}
+	for i := range depth {
+		var next []string
+		for _, uid := range level {
+			if kind := search.Text(c.resources[uid].properties, query.Kind); i > 0 && (kind == "Node" || kind == "Channel") {
+				continue
+			}
+			for key := range c.edges {
+				other := key.dest
+				if key.dest == uid {
+					other = key.source
+				} else if key.source != uid {
+					continue
+				}
+				if r, exists := c.resources[other]; exists && !seen[other] && r.visible(scope) {
+					seen[other] = true
+					next = append(next, other)
+				}
+			}
 		}
-		if r, exists := c.resources[other]; exists && other != from.uid && r.visible(scope) {
-			near[other] = true
-		}
+		level = next
 	}
-	return near
+	delete(seen, from.uid)
+	return seen
 }
 
 func (o *oracle) Complete(_ context.Context, scope visibility.Scope, request *search.CompletionRequest) (*search.Completion, error) {

@@ -306,7 +306,7 @@ func (r random) request() *search.Request {
 		request.CountBy, request.CountLimit = choose(r, randomProperties[:11]), choose(r, []int{-1, 0, 1, 5})
 	}
 	if r.one(2) {
-		request.Related = true
+		request.Related, request.RelatedDepth = true, r.IntN(4)
 		if !r.one(3) {
 			// Matches of a simple query have related resources more often.
 			request.Query = query.Query{Filters: []query.Filter{{Property: query.Kind, Comparisons: []query.Comparison{query.NewComparison(query.Equal, choose(r, randomKinds))}}}}

@@ -157,8 +157,9 @@ func openings(cluster string, hub, direct *rest.Config) map[string]func(ctx cont
 				out["a watch by WebSocket "+where] = func(ctx context.Context) (*stream, error) { return upgraded(ctx, config, path, "") }
 			}
 		}
-		const protocol = "graphql-transport-ws"
-		out[protocol+" "+where] = func(ctx context.Context) (*stream, error) { return upgraded(ctx, config, graphqlPath, protocol) }
+		for _, protocol := range []string{"graphql-transport-ws", "graphql-ws"} {
+			out[protocol+" "+where] = func(ctx context.Context) (*stream, error) { return upgraded(ctx, config, graphqlPath, protocol) }
+		}
 	}
 	return out
 }
@@ -206,6 +207,7 @@ func upgraded(ctx context.Context, config *rest.Config, path, protocol string) (
 		return nil, err
 	}
 	if protocol != "" {
+		begin := map[string]string{"graphql-transport-ws": "subscribe", "graphql-ws": "start"}[protocol]
 		payload := map[string]any{"query": `subscription { watch(input: {keywords: ["a"]}) { uid } }`}
 		var answer struct{ Type string }
 		err := connection.WriteJSON(map[string]string{"type": "connection_init"})
@@ -213,7 +215,7 @@ func upgraded(ctx context.Context, config *rest.Config, path, protocol string) (
 			err = connection.ReadJSON(&answer)
 		}
 		if err == nil {
-			err = connection.WriteJSON(map[string]any{"id": "1", "type": "subscribe", "payload": payload})
+			err = connection.WriteJSON(map[string]any{"id": "1", "type": begin, "payload": payload})
 		}
 		if err != nil {
 			return nil, errors.Join(err, connection.Close())

@@ -96,37 +96,7 @@ func (c *completer) clusterNames() *search.Completion {
 			values = append(values, search.ValueCount{Value: cluster.name, Count: n})
 		}
 	}
-	return c.complete(values)
-}
-
-// complete returns the completion for all values. The values may be in any order.
-func (c *completer) complete(values []search.ValueCount) *search.Completion {
-	completion := &search.Completion{Values: values, Numbers: len(values) > 0, Times: len(values) > 0}
-	keys := make(map[string]float64, len(values))
-	for _, value := range values {
-		number, ok := query.ParseNumber(value.Value)
-		if ok {
-			keys[value.Value] = number
-		}
-		completion.Numbers = completion.Numbers && ok
-		completion.Times = completion.Times && query.IsTime(value.Value)
-	}
-	slices.SortFunc(values, func(a, b search.ValueCount) int {
-		ka, kb := orderedKey{text: a.Value}, orderedKey{text: b.Value}
-		ka.value, ka.number = keys[a.Value]
-		kb.value, kb.number = keys[b.Value]
-		return compareKeys(&ka, &kb)
-	})
-	if completion.Numbers || completion.Times {
-		completion.Min, completion.Max = values[0].Value, values[len(values)-1].Value
-	}
-	if len(values) > c.limit {
-		completion.Values, completion.More = values[:c.limit], true
-	}
-	if len(completion.Values) == 0 {
-		completion.Values = nil
-	}
-	return completion
+	return search.NewCompletion(values, c.limit)
 }
 
 // aggregate counts the values of the matching rows.
@@ -165,7 +135,7 @@ func (c *completer) aggregate(property uint32) (*search.Completion, error) {
 	for value, n := range byValue {
 		values = append(values, search.ValueCount{Value: value, Count: n - doubled[value]})
 	}
-	return c.complete(values), nil
+	return search.NewCompletion(values, c.limit), nil
 }
 
 // sameValues counts values that a row contains more than once as different terms, such as a number

@@ -375,7 +375,7 @@ func everything(t *testing.T, engine search.Engine) snapshot {
 	if err != nil {
 		t.Fatal(err)
 	}
-	related, err := engine.Search(ctx, scope, &search.Request{Query: parse(t, "kind:Deployment"), Related: true})
+	related, err := engine.Search(ctx, scope, &search.Request{Query: parse(t, "kind:Deployment"), Related: true, RelatedDepth: 2})
 	if err != nil {
 		t.Fatal(err)
 	}

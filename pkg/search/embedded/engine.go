@@ -59,7 +59,7 @@ type Options struct {
 type Engine struct {
 	logger klog.Logger
 	store  *store
-	tokens *tokens
+	tokens *search.Tokens
 	scopes *scopes
 	// keywords contains the keywords of the last requests.
 	keywords *lru.Cache

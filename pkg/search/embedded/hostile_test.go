@@ -63,6 +63,10 @@ func hostileRequests() map[string]search.Request {
 		"16 orders, all":               {Query: everything, Items: true, Limit: -1, OrderBy: orders},
 		"all":                          {Query: everything, Items: true, Limit: -1},
 		"related to Pods":              {Query: many("kind", query.Equal, "Pod", 1), Related: true, RelatedItems: true, RelatedLimit: -1},
+		"related to Pods, 3 edges":     {Query: many("kind", query.Equal, "Pod", 1), Related: true, RelatedItems: true, RelatedLimit: -1, RelatedDepth: 3},
+		"related to Deployments, 3 edges": {
+			Query: many("kind", query.Equal, "Deployment", 1), Related: true, RelatedItems: true, RelatedLimit: 10_000, RelatedDepth: 3,
+		},
 	}
 }
 

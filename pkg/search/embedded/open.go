@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"time"
 
@@ -48,8 +49,11 @@ func Begin(dir string, options Options) (*Data, error) {
 	if e.log.limit <= 0 {
 		e.log.limit = defaultChangeLog
 	}
+	// Tokens are valid only in this process, like the numbers of rows.
+	var key [32]byte
+	_, _ = rand.Read(key[:]) // It never returns an error.
 	var err error
-	if e.tokens, err = newTokens(); err != nil {
+	if e.tokens, err = search.NewTokens(key[:], rowBytes); err != nil {
 		return nil, err
 	}
 	boot := options.boot

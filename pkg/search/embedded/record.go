@@ -34,13 +34,6 @@ func (d *decoder) byte() byte {
 	return 0
 }
 
-func (d *decoder) uint32() uint32 {
-	if b := d.take(4); b != nil {
-		return binary.BigEndian.Uint32(b)
-	}
-	return 0
-}
-
 func (d *decoder) uvarint() uint64 {
 	value, n := binary.Uvarint(d.rest)
 	if n <= 0 {

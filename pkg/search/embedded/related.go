@@ -22,6 +22,7 @@ const (
 // walker follows edges between rows in the scope of the caller.
 type walker struct {
 	reader         *reader
+	depth          int
 	visible, found dense
 	// origins are the matching rows to which related items refer.
 	origins dense
@@ -30,7 +31,7 @@ type walker struct {
 // related returns the resources that are related to the matching rows, and the items that are
 // related to the rows of the page.
 func (r *reader) related(found *roaring.Bitmap, page []uint32, request *search.Request) ([]search.Related, error) {
-	w := &walker{reader: r, visible: r.denseOf(r.scope), found: r.denseOf(found)}
+	w := &walker{reader: r, depth: max(1, request.RelatedDepth), visible: r.denseOf(r.scope), found: r.denseOf(found)}
 	reached, err := w.reach(found)
 	if err != nil {
 		return nil, err
@@ -68,22 +69,36 @@ func (r *reader) related(found *roaring.Bitmap, page []uint32, request *search.R
 	return related, nil
 }
 
-// reach returns the rows that are one edge away from the given rows, except the matching rows.
+// passes reports whether paths continue after a row.
+func (w *walker) passes(number uint32) bool {
+	kind := w.reader.state.kindOf(w.reader.state.rows.at(number).kind)
+	return w.visible.has(number) && kind != "Node" && kind != "Channel"
+}
+
+// reach returns the rows that can be reached from the given rows, except the matching rows.
 func (w *walker) reach(origins *roaring.Bitmap) (dense, error) {
 	reached := w.reader.dense(w.reader.state.rows.len())
-	for numbers := range slices.Chunk(origins.ToArray(), checkEvery) {
-		edges := 0
-		w.fetch(numbers)
-		for _, number := range numbers {
-			neighbours := w.reader.state.adjacency.get(number)
-			edges += len(neighbours) + 1
-			for _, e := range neighbours {
-				reached.set(e.other())
+	level := origins.ToArray()
+	for depth := w.depth; depth > 0; depth-- {
+		var next []uint32
+		for numbers := range slices.Chunk(level, checkEvery) {
+			edges := 0
+			w.fetch(numbers)
+			for _, number := range numbers {
+				neighbours := w.reader.state.adjacency.get(number)
+				edges += len(neighbours) + 1
+				for _, e := range neighbours {
+					if other := e.other(); depth > 1 && !reached.has(other) && w.passes(other) {
+						next = append(next, other)
+					}
+					reached.set(e.other())
+				}
+			}
+			if err := errors.Join(w.reader.spend(edges*edgeCost), w.reader.pause()); err != nil {
+				return nil, err
 			}
 		}
-		if err := errors.Join(w.reader.spend(edges*edgeCost), w.reader.pause()); err != nil {
-			return nil, err
-		}
+		level = next
 	}
 	for i := range reached {
 		reached[i] &= w.visible[i] &^ w.found[i]
@@ -178,16 +193,27 @@ func (w *walker) relate(items []search.Item, rows []uint32) error {
 	return nil
 }
 
-// originsAt appends the origins that are one edge away from a row.
+// originsAt appends the origins from which a row can be reached.
 func (w *walker) originsAt(number uint32, to []uint32) ([]uint32, error) {
-	edges := w.reader.state.adjacency.get(number)
-	if err := w.reader.spend(len(edges) * 2 * edgeCost); err != nil {
-		return nil, err
-	}
-	for _, e := range edges {
-		if w.origins.has(e.other()) {
-			to = append(to, e.other())
+	level := []uint32{number}
+	for depth := w.depth; depth > 0; depth-- {
+		var next []uint32
+		for _, from := range level {
+			edges := w.reader.state.adjacency.get(from)
+			if err := w.reader.spend((1 + len(edges)) * 2 * edgeCost); err != nil {
+				return nil, err
+			}
+			for _, e := range edges {
+				if w.origins.has(e.other()) {
+					to = append(to, e.other())
+				}
+				if depth > 1 && w.passes(e.other()) {
+					next = append(next, e.other())
+				}
+			}
 		}
+		slices.Sort(next)
+		level = slices.Compact(next)
 	}
 	slices.Sort(to)
 	return slices.Compact(to), nil

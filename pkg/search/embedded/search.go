@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"runtime"
 	"time"
@@ -52,7 +53,7 @@ func (e *Engine) Search(ctx context.Context, scope visibility.Scope, request *se
 	}
 	result := &search.Result{Count: int(found.GetCardinality()), Version: r.state.version}
 	var rows []uint32
-	if request.Items {
+	if request.Items && request.Limit != 0 {
 		if rows, result.Continue, err = e.page(r, found, request); err != nil {
 			return nil, err
 		}
@@ -97,40 +98,34 @@ func (e *Engine) page(r *reader, found *roaring.Bitmap, request *search.Request)
 		limit = r.state.rows.len()
 	}
 	offset := max(0, request.Offset)
-	var from token
+	var place *search.Place
 	var err error
 	if request.Continue != "" {
-		if from, err = e.tokens.parse(request.Continue, request.OrderBy); err != nil {
+		if place, err = e.tokens.Open(request.Continue, request.OrderBy); err != nil {
 			return nil, "", err
 		}
-		offset = from.offset
+		offset = 0
 	}
 	if len(request.OrderBy) > 0 {
 		var after *token
-		if len(from.keys) > 0 {
-			after = &from
+		if place != nil {
+			after = newToken(place)
 		}
 		rows, more, err := r.ordered(found, request.OrderBy, after, offset, limit)
 		if err != nil || !more {
 			return rows, "", err
 		}
-		if len(rows) == 0 {
-			from.offset = offset
-			return rows, e.tokens.encode(&from, request.OrderBy), nil
-		}
-		last := rows[len(rows)-1]
-		next := token{uid: r.state.uid(last)}
-		for _, order := range request.OrderBy {
-			next.keys = append(next.keys, r.state.sortKey(last, order.Property))
-		}
-		return rows, e.tokens.encode(&next, request.OrderBy), nil
+		return rows, e.tokens.Seal(r.state.placeOf(rows[len(rows)-1], request.OrderBy), request.OrderBy), nil
 	}
 	rows := make([]uint32, 0, min(limit, int(found.GetCardinality())))
 	if offset >= int(found.GetCardinality()) && offset > 0 {
 		return nil, "", nil
 	}
-	start := from.row
-	if offset > 0 {
+	start := uint32(0)
+	switch {
+	case place != nil:
+		start = binary.BigEndian.Uint32(place.Row)
+	case offset > 0:
 		if start, err = found.Select(uint32(offset)); err != nil {
 			return nil, "", fmt.Errorf("offset %d: %w", offset, err)
 		}
@@ -143,8 +138,7 @@ func (e *Engine) page(r *reader, found *roaring.Bitmap, request *search.Request)
 	if !iterator.HasNext() {
 		return rows, "", nil
 	}
-	next := token{row: iterator.PeekNext()}
-	return rows, e.tokens.encode(&next, nil), nil
+	return rows, e.tokens.Seal(search.Place{Row: binary.BigEndian.AppendUint32(nil, iterator.PeekNext())}, nil), nil
 }
 
 // checkEvery is the number of rows or terms between two calls of pause.
@@ -204,8 +198,4 @@ func (s *state) kindOf(kind uint32) string {
 		return ""
 	}
 	return s.terms.at(kind).text
-}
-
-func expired(token string) error {
-	return fmt.Errorf("continue token %q: %w", token, search.ErrExpired)
 }

@@ -14,7 +14,7 @@ const (
 	rowCost  = 400
 	termCost = 60
 	// sortedBytes is the memory for a row that is sorted. sortKeyBytes is the memory for each of its keys.
-	sortedBytes, sortKeyBytes = 32, 56
+	sortedBytes, sortKeyBytes = 32, 64
 )
 
 // sorter collects the rows of a page in an order. There are two methods. A walk through the terms of the first property, or

@@ -1,61 +1,28 @@
 package embedded
 
-import (
-	"cmp"
-	"strings"
-	"time"
+import "open-cluster-management.io/hub-apiserver/pkg/search/query"
 
-	"open-cluster-management.io/hub-apiserver/pkg/search/query"
-)
-
-// sortKey is a value by which rows are sorted. Its order equals the order of query.CompareTexts.
+// sortKey is a value by which rows are sorted.
 type sortKey struct {
+	query.OrderKey
 	missing bool
-	rank    uint8
-	number  float64
-	at      time.Time
-	text    string
 }
 
-const (
-	rankNumber = iota
-	rankTime
-	rankText
-)
-
-func newSortKey(text string) sortKey {
-	if number, ok := query.ParseNumber(text); ok {
-		return sortKey{rank: rankNumber, number: number, text: text}
-	}
-	if at, ok := query.ParseTime(text); ok {
-		return sortKey{rank: rankTime, at: at, text: text}
-	}
-	return sortKey{rank: rankText, text: text}
-}
+func newSortKey(text string) sortKey { return sortKey{OrderKey: query.NewOrderKey(text)} }
 
 // compare compares two keys. A missing key comes last in both directions.
 func (k *sortKey) compare(other *sortKey, descending bool) int {
-	if k.missing != other.missing {
-		if k.missing {
-			return 1
-		}
+	switch {
+	case k.missing && other.missing:
+		return 0
+	case k.missing:
+		return 1
+	case other.missing:
 		return -1
+	case descending:
+		return other.Compare(&k.OrderKey)
 	}
-	order := cmp.Compare(k.rank, other.rank)
-	if order == 0 {
-		switch k.rank {
-		case rankNumber:
-			order = cmp.Compare(k.number, other.number)
-		case rankTime:
-			order = k.at.Compare(other.at)
-		default:
-			order = strings.Compare(k.text, other.text)
-		}
-	}
-	if descending {
-		return -order
-	}
-	return order
+	return k.Compare(&other.OrderKey)
 }
 
 // sortKey returns the key of a row for a property, which is the key of its first leaf.
@@ -85,7 +52,7 @@ func (s *state) termKey(number uint32) sortKey {
 		}
 		return newSortKey(t.text)
 	}
-	return sortKey{rank: rankText, text: t.text}
+	return sortKey{OrderKey: query.PlainOrderKey(t.text)}
 }
 
 // sameKey reports whether two terms have the same sort key.

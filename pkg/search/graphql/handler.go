@@ -92,7 +92,7 @@ type handler struct {
 }
 
 // New returns the handler of the API. It serves queries by POST (JSON) and GET, and subscriptions over WebSocket
-// (graphql-transport-ws). The context of a request must contain the user.
+// (graphql-transport-ws and graphql-ws). The context of a request must contain the user.
 func New(config Config) (http.Handler, error) {
 	registerMetrics()
 	if config.Now == nil {
@@ -108,7 +108,7 @@ func New(config Config) (http.Handler, error) {
 	}
 	var err error
 	h.schema, err = graphqlgo.ParseSchema(schema, &root{Config: config, subscriptions: h.subscriptions},
-		graphqlgo.UseStringDescriptions(),
+		graphqlgo.UseStringDescriptions(), graphqlgo.UseFieldResolvers(),
 		graphqlgo.MaxDepth(maxDepth), graphqlgo.MaxQueryLength(maxBytes), graphqlgo.MaxSelections(maxSelections),
 		graphqlgo.OverlapValidationLimit(100_000), graphqlgo.MaxParallelism(4),
 		graphqlgo.Logger(panics{}), graphqlgo.PanicHandler(panics{}),

@@ -2,6 +2,7 @@ package graphql
 
 import (
 	"math"
+	"slices"
 	"strings"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
@@ -15,6 +16,8 @@ const (
 	maxInputs = 100
 	maxValues = 1000
 	unlimited = -1
+	// applicationDepth is the distance between an application and its resources.
+	applicationDepth = 3
 )
 
 // searchInput is the GraphQL type SearchInput.
@@ -106,7 +109,19 @@ func (s *searchInput) request() (*search.Request, error) {
 	if out.RelatedKinds, err = texts("relatedKinds", s.RelatedKinds); err != nil {
 		return nil, err
 	}
+	if slices.ContainsFunc(out.RelatedKinds, isApplication) || slices.ContainsFunc(q.Filters, ofApplications) {
+		out.RelatedDepth = applicationDepth
+	}
 	return out, nil
+}
+
+func isApplication(kind string) bool { return strings.EqualFold(kind, "Application") }
+
+// ofApplications reports whether applications match a filter of kinds.
+func ofApplications(filter query.Filter) bool {
+	return filter.Property == query.Kind && slices.ContainsFunc(filter.Comparisons, func(c query.Comparison) bool {
+		return c.Op == query.Equal && isApplication(c.Text)
+	})
 }
 
 // limit returns the limit of a search. Upstream clients expect the default limit for values that are

@@ -11,17 +11,13 @@ import (
 
 var (
 	duration = metrics.NewHistogramVec(&metrics.HistogramOpts{
-		Subsystem:      "hub_apiserver",
-		Name:           "search_graphql_duration_seconds",
-		Help:           "Seconds to execute a GraphQL query, without writing the response, by result (success or error).",
-		Buckets:        metrics.ExponentialBuckets(0.0001, 2, 18),
-		StabilityLevel: metrics.ALPHA,
+		Subsystem: "hub_apiserver", Name: "search_graphql_duration_seconds", StabilityLevel: metrics.ALPHA,
+		Help:    "Seconds to execute a GraphQL query, without writing the response, by result (success or error).",
+		Buckets: metrics.ExponentialBuckets(0.0001, 2, 18),
 	}, []string{"result"})
 	active = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Subsystem:      "hub_apiserver",
-		Name:           "search_graphql_active",
-		Help:           "Number of open GraphQL connections and subscriptions.",
-		StabilityLevel: metrics.ALPHA,
+		Subsystem: "hub_apiserver", Name: "search_graphql_active", StabilityLevel: metrics.ALPHA,
+		Help: "Number of open GraphQL connections and subscriptions.",
 	}, []string{"what"})
 )
 

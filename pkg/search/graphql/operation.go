@@ -45,7 +45,7 @@ func (s *socket) operate(ctx context.Context, id string, op *operationRequest) f
 	if response.Data == nil {
 		return s.failure(id, response.Errors)
 	}
-	answer, err := encodeData(id, response)
+	answer, err := s.encodeData(id, response)
 	var message bytes.Buffer
 	if err == nil {
 		err = lists.lists.Write(&message, answer)
@@ -59,12 +59,16 @@ func (s *socket) operate(ctx context.Context, id string, op *operationRequest) f
 }
 
 // encodeData encodes a message with a response to an operation.
-func encodeData(id string, response *graphqlgo.Response) ([]byte, error) {
+func (s *socket) encodeData(id string, response *graphqlgo.Response) ([]byte, error) {
 	payload, err := json.Marshal(response)
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(frame{ID: id, Type: operationData, Payload: payload})
+	message := frame{ID: id, Type: operationData, Payload: payload}
+	if s.connection.Subprotocol() == formerProtocol {
+		message.Type = formerData
+	}
+	return json.Marshal(message)
 }
 
 // follow runs a subscription.
@@ -91,15 +95,15 @@ func (s *socket) follow(ctx context.Context, id string, op *operationRequest) fr
 		if len(response.Errors) > 0 {
 			return s.failure(id, someErrors(response.Errors))
 		}
-		answer, err := encodeData(id, response)
+		answer, err := s.encodeData(id, response)
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot encode a GraphQL event")
 			return s.failure(id, []*graphqlerrors.QueryError{graphqlerrors.Errorf("internal error")})
 		}
 		s.sendRaw(answer)
 	}
-	if err := end.get(); err != nil {
-		return s.failure(id, queryErrors(err))
+	if err := end.Load(); err != nil {
+		return s.failure(id, queryErrors(*err))
 	}
 	return frame{ID: id, Type: operationComplete}
 }

@@ -6,13 +6,23 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// protocol is the protocol of GraphQL over WebSocket.
-const protocol = "graphql-transport-ws"
+// The protocols of GraphQL over WebSocket. Some messages of the former one have other names.
+const (
+	protocol       = "graphql-transport-ws"
+	formerProtocol = "graphql-ws"
+	formerData     = "data"
+)
 
-// The messages of the protocol.
+var (
+	protocols     = []string{protocol, formerProtocol}
+	formerClients = map[string]string{"start": operationStart, "stop": operationComplete}
+)
+
+// The messages of the protocol, and connectionEnd of the former one.
 const (
 	connectionInit    = "connection_init"
 	connectionAck     = "connection_ack"
+	connectionEnd     = "connection_terminate"
 	ping              = "ping"
 	pong              = "pong"
 	operationStart    = "subscribe"
@@ -34,7 +44,7 @@ const (
 	closePolicyViolation = websocket.ClosePolicyViolation
 )
 
-// frame is a message of the protocol.
+// frame is a message of either protocol.
 type frame struct {
 	ID      string          `json:"id,omitempty"`
 	Type    string          `json:"type"`

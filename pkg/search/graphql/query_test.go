@@ -426,3 +426,38 @@ func TestItemsOfOneRequestAreBounded(t *testing.T) {
 		})
 	}
 }
+
+// TestRelatedOfApplications checks that searches that concern applications follow three edges, but not beyond Nodes.
+func TestRelatedOfApplications(t *testing.T) {
+	s := serve(t)
+	edge := func(source, dest string) search.Edge {
+		return search.Edge{SourceUID: "east/" + source, DestUID: "east/" + dest, Type: "attachedTo"}
+	}
+	s.report("east", []search.Edge{edge("a", "s"), edge("d", "s"), edge("p", "d"), edge("p", "n"), edge("q", "n"), edge("d", "x")},
+		`{"uid":"east/a","kind":"Application","name":"shop"}`, `{"uid":"east/s","kind":"Subscription","name":"shop"}`,
+		`{"uid":"east/d","kind":"Deployment","name":"web"}`, `{"uid":"east/p","kind":"Pod","name":"web-1"}`,
+		`{"uid":"east/n","kind":"Node","name":"n1"}`, `{"uid":"east/q","kind":"Job","name":"other"}`, `{"uid":"east/x","kind":"Service","name":"web"}`,
+	)
+	const items = `query($input: [SearchInput]) { search(input: $input) { related { kind items } } }`
+	item := func(kind, uid, name, origin string) string {
+		return fmt.Sprintf(`{"kind":%[1]q,"items":[{"_uid":"east/%[2]s","cluster":"east","kind":%[1]q,"name":%[3]q,"_relatedUids":["east/%[4]s"]}]}`, kind, uid, name, origin)
+	}
+	for _, test := range []struct {
+		name, input string
+		want        []string
+	}{
+		{"of an application", `{"filters":[{"property":"kind","values":["application"]}]}`, []string{
+			item("Deployment", "d", "web", "a"), item("Pod", "p", "web-1", "a"), item("Service", "x", "web", "a"), item("Subscription", "s", "shop", "a"),
+		}},
+		{"applications of a Pod", `{"filters":[{"property":"kind","values":["Pod"]}],"relatedKinds":["Application"]}`, []string{item("Application", "a", "shop", "p")}},
+		{"of a Deployment", `{"filters":[{"property":"kind","values":["Deployment"]}]}`, []string{
+			item("Pod", "p", "web-1", "d"), item("Service", "x", "web", "d"), item("Subscription", "s", "shop", "d"),
+		}},
+		{"a Job on the Node of a Pod", `{"filters":[{"property":"kind","values":["Pod"]}],"relatedKinds":["Application","Job"]}`, []string{
+			item("Application", "a", "shop", "p"),
+		}},
+	} {
+		_, got := s.post("admin", "application/json", []byte(operation(t, items, `{"input":[`+test.input+`]}`)))
+		same(t, test.name, got, `{"data":{"search":[{"related":[`+strings.Join(test.want, ",")+`]}]}}`)
+	}
+}

@@ -40,13 +40,13 @@ func (r *rights) authorize(_ context.Context, a authorizer.Attributes) (authoriz
 }
 
 // revocable connects jane to a server that checks the permission again at the given interval.
-func revocable(t *testing.T, every time.Duration) (*server, *client, *rights) {
+func revocable(t *testing.T, protocol string, every time.Duration) (*server, *client, *rights) {
 	t.Helper()
 	may := &rights{}
 	s := shop(t, func(c *graphql.Config) {
 		c.Authorizer, c.Limits.Recheck = authorizer.AuthorizerFunc(may.authorize), every
 	})
-	return s, s.connect("jane"), may
+	return s, s.connect("jane", protocol), may
 }
 
 // forbidden waits until the connection is closed because the permission was revoked. It fails if
@@ -56,7 +56,7 @@ func (c *client) forbidden() {
 	for {
 		got, err := c.read()
 		if err == nil {
-			if got.Type == "next" {
+			if got.Type == "next" || got.Type == "data" {
 				c.t.Errorf("message before the end = %s: %s, want no data", got.Type, got.Payload)
 			}
 			continue
@@ -70,30 +70,34 @@ func (c *client) forbidden() {
 }
 
 func TestConnectionEndsAfterRevocation(t *testing.T) {
-	t.Run("during a subscription", func(t *testing.T) {
-		s, c, may := revocable(t, 10*time.Millisecond)
-		s.watching(c, "1", `{"filters":[{"property":"kind","values":["Pod"]}]}`)
-		may.set(true, nil)
-		c.forbidden()
-	})
-	t.Run("at the start of an operation", func(t *testing.T) {
-		_, c, may := revocable(t, time.Hour)
-		c.subscribe("1", `{ search(input: {keywords: ["web"]}) { count } }`, "")
-		for got := c.receive(); got.Type != "complete"; got = c.receive() {
-			if got.Type == "error" {
-				t.Fatalf("error = %s, want the end of the connection", got.Payload)
-			}
-		}
-		may.set(true, nil)
-		c.subscribe("2", `{ search(input: {keywords: ["web"]}) { count } }`, "")
-		c.forbidden()
-	})
+	for _, protocol := range []string{transportWS, legacyWS} {
+		t.Run(protocol, func(t *testing.T) {
+			t.Run("during a subscription", func(t *testing.T) {
+				s, c, may := revocable(t, protocol, 10*time.Millisecond)
+				s.watching(c, "1", `{"filters":[{"property":"kind","values":["Pod"]}]}`)
+				may.set(true, nil)
+				c.forbidden()
+			})
+			t.Run("at the start of an operation", func(t *testing.T) {
+				_, c, may := revocable(t, protocol, time.Hour)
+				c.subscribe("1", `{ search(input: {keywords: ["web"]}) { count } }`, "")
+				for got := c.receive(); got.Type != "complete"; got = c.receive() {
+					if got.Type == "error" {
+						t.Fatalf("error = %s, want the end of the connection", got.Payload)
+					}
+				}
+				may.set(true, nil)
+				c.subscribe("2", `{ search(input: {keywords: ["web"]}) { count } }`, "")
+				c.forbidden()
+			})
+		})
+	}
 }
 
 // TestConnectionStaysWhileAuthorizerFails checks that connections stay open but start no operations
 // while the authorizer fails.
 func TestConnectionStaysWhileAuthorizerFails(t *testing.T) {
-	_, c, may := revocable(t, 5*time.Millisecond)
+	_, c, may := revocable(t, transportWS, 5*time.Millisecond)
 	may.set(false, errors.New("dial tcp 192.0.2.1:6443"))
 	c.subscribe("1", `{ messages { id } }`, "")
 	got := c.receive()

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	graphqlgo "github.com/graph-gophers/graphql-go"
+	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
@@ -193,8 +194,8 @@ func (r *root) Messages(ctx context.Context) (*[]*message, error) {
 	}
 	messages = append(messages, &message{
 		// Upstream clients identify the message by this ID.
-		id: "S20", kind: "information",
-		description: "Search is off on some managed clusters, or they have not reported recently: " + names + ".",
+		ID: "S20", Kind: ptr.To("information"),
+		Description: ptr.To("Search is off on some managed clusters, or they have not reported recently: " + names + "."),
 	})
 	return &messages, nil
 }
@@ -244,16 +245,8 @@ func (d *deferred) deferItems(items []search.Item) (*[]*object, error) {
 	return &[]*object{{json: serving.AppendString(nil, place)}}, nil
 }
 
-// message resolves Message.
+// message is Message, whose fields the executor reads.
 type message struct {
-	id, kind, description string
+	ID                string
+	Kind, Description *string
 }
-
-// ID resolves id.
-func (m *message) ID() string { return m.id }
-
-// Kind resolves kind.
-func (m *message) Kind() *string { return &m.kind }
-
-// Description resolves description.
-func (m *message) Description() *string { return &m.description }

@@ -1,9 +1,11 @@
 package graphql
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"slices"
@@ -34,7 +36,7 @@ const (
 // upgrader accepts clients that are not web pages, and web pages of the same origin.
 var upgrader = websocket.Upgrader{
 	HandshakeTimeout: writeTimeout, ReadBufferSize: 4 << 10, WriteBufferSize: 16 << 10,
-	Subprotocols: []string{protocol},
+	Subprotocols: protocols,
 }
 
 // socket is a connection on which operations run.
@@ -58,8 +60,8 @@ type socket struct {
 // serveSocket serves a connection until the client, the lifetime or the server ends it.
 func (h *handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 	caller, _ := request.UserFrom(r.Context())
-	if !slices.Contains(websocket.Subprotocols(r), protocol) {
-		writeErrors(w, http.StatusBadRequest, "a WebSocket requires the subprotocol "+protocol)
+	if !slices.ContainsFunc(websocket.Subprotocols(r), func(name string) bool { return slices.Contains(protocols, name) }) {
+		writeErrors(w, http.StatusBadRequest, fmt.Sprintf("a WebSocket requires one of the subprotocols %v", protocols))
 		return
 	}
 	release, err := h.connections.take(caller)
@@ -164,6 +166,9 @@ func (s *socket) read(ctx context.Context) (code int, reason string) {
 		if err := json.Unmarshal(data, &message); err != nil {
 			return closeBadMessage, "Invalid message"
 		}
+		if s.connection.Subprotocol() == formerProtocol {
+			message.Type = cmp.Or(formerClients[message.Type], message.Type)
+		}
 		switch message.Type {
 		case connectionInit:
 			if begun {
@@ -177,6 +182,8 @@ func (s *socket) read(ctx context.Context) (code int, reason string) {
 		case ping:
 			s.send(frame{Type: pong, Payload: message.Payload})
 		case pong:
+		case connectionEnd:
+			return closeNormal, ""
 		case operationComplete:
 			s.stop(message.ID)
 		case operationStart:

@@ -20,13 +20,15 @@ import (
 
 const (
 	transportWS = "graphql-transport-ws"
+	legacyWS    = "graphql-ws"
 	watchQuery  = `subscription($input: SearchInput) { watch(input: $input) { uid operation newData oldData timestamp } }`
 )
 
-// client is a client of the protocol.
+// client is a client of one of the protocols.
 type client struct {
 	t          testing.TB
 	connection *websocket.Conn
+	protocol   string
 }
 
 func (s *server) dial(caller, protocol string, header http.Header) (*websocket.Conn, *http.Response, error) {
@@ -44,13 +46,13 @@ func (s *server) dial(caller, protocol string, header http.Header) (*websocket.C
 }
 
 // connect opens a connection and waits for its acknowledgement.
-func (s *server) connect(caller string) *client {
+func (s *server) connect(caller, protocol string) *client {
 	s.t.Helper()
-	connection, _, err := s.dial(caller, transportWS, nil)
+	connection, _, err := s.dial(caller, protocol, nil)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	c := &client{t: s.t, connection: connection}
+	c := &client{t: s.t, connection: connection, protocol: protocol}
 	c.send(`{"type":"connection_init","payload":{}}`)
 	if got := c.receive(); got.Type != "connection_ack" {
 		s.t.Fatalf("message = %+v, want connection_ack", got)
@@ -99,14 +101,24 @@ func (c *client) receive() received {
 	return got
 }
 
+// names returns the names of the messages that differ between the protocols.
+func (c *client) names() (subscribe, data, stop string) {
+	if c.protocol == transportWS {
+		return "subscribe", "next", "complete"
+	}
+	return "start", "data", "stop"
+}
+
 func (c *client) subscribe(id, text, variables string) {
 	c.t.Helper()
-	c.send(fmt.Sprintf(`{"id":%q,"type":"subscribe","payload":%s}`, id, operation(c.t, text, variables)))
+	subscribe, _, _ := c.names()
+	c.send(fmt.Sprintf(`{"id":%q,"type":%q,"payload":%s}`, id, subscribe, operation(c.t, text, variables)))
 }
 
 func (c *client) stop(id string) {
 	c.t.Helper()
-	c.send(fmt.Sprintf(`{"id":%q,"type":"complete"}`, id))
+	_, _, stop := c.names()
+	c.send(fmt.Sprintf(`{"id":%q,"type":%q}`, id, stop))
 }
 
 // watchEvent is an event in the form that clients receive.
@@ -118,8 +130,9 @@ type watchEvent struct {
 
 func (c *client) event(id string) watchEvent {
 	c.t.Helper()
+	_, data, _ := c.names()
 	got := c.receive()
-	if got.Type != "next" || got.ID != id {
+	if got.Type != data || got.ID != id {
 		c.t.Fatalf("message = %s of %s: %s, want data of %s", got.Type, got.ID, got.Payload, id)
 	}
 	var payload struct {
@@ -136,7 +149,7 @@ func (c *client) event(id string) watchEvent {
 func (s *server) watching(c *client, id, input string) {
 	s.t.Helper()
 	c.subscribe(id, watchQuery, `{"input":`+input+`}`)
-	// The protocol does not confirm a subscription, so the test makes changes until an event
+	// The protocols do not confirm a subscription, so the test makes changes until an event
 	// arrives.
 	events := make(chan received, 1)
 	failed := make(chan error, 1)
@@ -172,86 +185,95 @@ func (s *server) watching(c *client, id, input string) {
 }
 
 func TestSubscriptions(t *testing.T) {
-	s := shop(t)
-	c := s.connect("jane")
-	s.watching(c, "1", `{"filters":[{"property":"kind","values":["Pod"]}]}`)
+	for _, protocol := range []string{transportWS, legacyWS} {
+		t.Run(protocol, func(t *testing.T) {
+			s := shop(t)
+			c := s.connect("jane", protocol)
+			s.watching(c, "1", `{"filters":[{"property":"kind","values":["Pod"]}]}`)
 
-	s.report("west", nil, `{"uid":"west/p2","kind":"Pod","name":"hidden"}`)
-	s.report("east", nil, `{"uid":"east/x1","kind":"Node","name":"other"}`)
-	s.report("east", nil, `{"uid":"east/p9","kind":"Pod","name":"new","restarts":1}`)
-	event := c.event("1")
-	if event.UID != "east/p9" || event.Operation != "INSERT" || event.OldData != nil ||
-		event.NewData["restarts"] != 1.0 || event.NewData["cluster"] != "east" || !event.Timestamp.Equal(now) {
-		t.Errorf("event = %+v, want INSERT of east/p9 with restarts 1", event)
-	}
-	s.report("east", nil, `{"uid":"east/p9","kind":"Pod","name":"new","restarts":2}`)
-	if event = c.event("1"); event.Operation != "UPDATE" || event.OldData["restarts"] != 1.0 || event.NewData["restarts"] != 2.0 {
-		t.Errorf("event = %+v, want UPDATE from restarts 1 to 2", event)
-	}
-	s.report("east", nil, `{"uid":"east/p9","kind":"Job","name":"new"}`)
-	if event = c.event("1"); event.Operation != "DELETE" || event.UID != "east/p9" || event.NewData != nil || event.OldData["restarts"] != 2.0 {
-		t.Errorf("event = %+v, want DELETE of east/p9 with restarts 2", event)
-	}
+			s.report("west", nil, `{"uid":"west/p2","kind":"Pod","name":"hidden"}`)
+			s.report("east", nil, `{"uid":"east/x1","kind":"Node","name":"other"}`)
+			s.report("east", nil, `{"uid":"east/p9","kind":"Pod","name":"new","restarts":1}`)
+			event := c.event("1")
+			if event.UID != "east/p9" || event.Operation != "INSERT" || event.OldData != nil ||
+				event.NewData["restarts"] != 1.0 || event.NewData["cluster"] != "east" || !event.Timestamp.Equal(now) {
+				t.Errorf("event = %+v, want INSERT of east/p9 with restarts 1", event)
+			}
+			s.report("east", nil, `{"uid":"east/p9","kind":"Pod","name":"new","restarts":2}`)
+			if event = c.event("1"); event.Operation != "UPDATE" || event.OldData["restarts"] != 1.0 || event.NewData["restarts"] != 2.0 {
+				t.Errorf("event = %+v, want UPDATE from restarts 1 to 2", event)
+			}
+			s.report("east", nil, `{"uid":"east/p9","kind":"Job","name":"new"}`)
+			if event = c.event("1"); event.Operation != "DELETE" || event.UID != "east/p9" || event.NewData != nil || event.OldData["restarts"] != 2.0 {
+				t.Errorf("event = %+v, want DELETE of east/p9 with restarts 2", event)
+			}
 
-	s.scopes.set("jane", visibility.Scope{})
-	gone := map[string]bool{}
-	for range 3 {
-		event := c.event("1")
-		if event.Operation != "DELETE" || event.NewData != nil || event.OldData["status"] != nil {
-			t.Errorf("event of a revoked item = %+v, want DELETE without properties", event)
-		}
-		gone[event.UID] = true
-	}
-	for _, uid := range []string{"east/p1", "east/p2", "east/begin"} {
-		if !gone[uid] {
-			t.Errorf("revoked item %s has no DELETE event, want one", uid)
-		}
-	}
-	s.report("east", nil, `{"uid":"east/p1","kind":"Pod","name":"web-1","status":"Secret"}`)
+			s.scopes.set("jane", visibility.Scope{})
+			gone := map[string]bool{}
+			for range 3 {
+				event := c.event("1")
+				if event.Operation != "DELETE" || event.NewData != nil || event.OldData["status"] != nil {
+					t.Errorf("event of a revoked item = %+v, want DELETE without properties", event)
+				}
+				gone[event.UID] = true
+			}
+			for _, uid := range []string{"east/p1", "east/p2", "east/begin"} {
+				if !gone[uid] {
+					t.Errorf("revoked item %s has no DELETE event, want one", uid)
+				}
+			}
+			s.report("east", nil, `{"uid":"east/p1","kind":"Pod","name":"web-1","status":"Secret"}`)
 
-	// The next message is the response to a query on the same connection.
-	c.subscribe("2", `query($with: Boolean = true) { search(input: {keywords: ["web"]}) { count items @include(if: $with) } }`, "")
-	got := c.receive()
-	if got.ID != "2" || got.Type != "next" {
-		t.Fatalf("message = %s of %s: %s, want data of 2", got.Type, got.ID, got.Payload)
-	}
-	same(t, "answer", string(got.Payload), `{"data":{"search":[{"count":0,"items":[]}]}}`)
-	if got := c.receive(); got.ID != "2" || got.Type != "complete" {
-		t.Errorf("message = %s of %s, want complete of 2", got.Type, got.ID)
-	}
+			// The next message is the response to a query on the same connection.
+			c.subscribe("2", `query($with: Boolean = true) { search(input: {keywords: ["web"]}) { count items @include(if: $with) } }`, "")
+			_, data, _ := c.names()
+			got := c.receive()
+			if got.ID != "2" || got.Type != data {
+				t.Fatalf("message = %s of %s: %s, want data of 2", got.Type, got.ID, got.Payload)
+			}
+			same(t, "answer", string(got.Payload), `{"data":{"search":[{"count":0,"items":[]}]}}`)
+			if got := c.receive(); got.ID != "2" || got.Type != "complete" {
+				t.Errorf("message = %s of %s, want complete of 2", got.Type, got.ID)
+			}
 
-	c.stop("1")
-	c.subscribe("1", `{ messages { id } }`, "")
-	if got := c.receive(); got.ID != "1" || got.Type != "next" {
-		t.Errorf("message = %s of %s, want the response to the reused ID 1", got.Type, got.ID)
+			c.stop("1")
+			c.subscribe("1", `{ messages { id } }`, "")
+			if got := c.receive(); got.ID != "1" || got.Type != data {
+				t.Errorf("message = %s of %s, want the response to the reused ID 1", got.Type, got.ID)
+			}
+		})
 	}
 }
 
 func TestSubscriptionErrors(t *testing.T) {
-	s := shop(t, func(c *graphql.Config) { c.Limits.SubscriptionsPerUser = 1 })
-	c := s.connect("jane")
-	s.watching(c, "1", `{"filters":[{"property":"kind","values":["Pod"]}]}`)
-	tests := []struct{ name, query, want string }{
-		{"too many subscriptions", `subscription { watch { uid } }`, "1 open GraphQL subscriptions"},
-		{"a syntax error", `subscription {`, "syntax error"},
-		{"an unknown field", `{ nothing }`, "nothing"},
-		{"a bad query", `subscription { watch(input: {filters: [{property: "", values: ["a"]}]}) { uid } }`, "property"},
+	for _, protocol := range []string{transportWS, legacyWS} {
+		t.Run(protocol, func(t *testing.T) {
+			s := shop(t, func(c *graphql.Config) { c.Limits.SubscriptionsPerUser = 1 })
+			c := s.connect("jane", protocol)
+			s.watching(c, "1", `{"filters":[{"property":"kind","values":["Pod"]}]}`)
+			tests := []struct{ name, query, want string }{
+				{"too many subscriptions", `subscription { watch { uid } }`, "1 open GraphQL subscriptions"},
+				{"a syntax error", `subscription {`, "syntax error"},
+				{"an unknown field", `{ nothing }`, "nothing"},
+				{"a bad query", `subscription { watch(input: {filters: [{property: "", values: ["a"]}]}) { uid } }`, "property"},
+			}
+			for _, test := range tests {
+				c.subscribe(test.name, test.query, "")
+				got := c.receive()
+				payload := string(got.Payload)
+				if got.ID != test.name || got.Type != "error" || !strings.Contains(payload, test.want) {
+					t.Errorf("%s: message = %s of %s: %s, want an error with %q", test.name, got.Type, got.ID, payload, test.want)
+				}
+				if !strings.HasPrefix(payload, "[") {
+					t.Errorf("%s: payload of the error = %s, want a list", test.name, payload)
+				}
+			}
+			if _, response, err := s.dial("jane", protocol, nil); err == nil || response.StatusCode != http.StatusTooManyRequests {
+				t.Errorf("error of the second connection = %v, want 429", err)
+			}
+			s.connect("admin", protocol)
+		})
 	}
-	for _, test := range tests {
-		c.subscribe(test.name, test.query, "")
-		got := c.receive()
-		payload := string(got.Payload)
-		if got.ID != test.name || got.Type != "error" || !strings.Contains(payload, test.want) {
-			t.Errorf("%s: message = %s of %s: %s, want an error with %q", test.name, got.Type, got.ID, payload, test.want)
-		}
-		if !strings.HasPrefix(payload, "[") {
-			t.Errorf("%s: payload of the error = %s, want a list", test.name, payload)
-		}
-	}
-	if _, response, err := s.dial("jane", transportWS, nil); err == nil || response.StatusCode != http.StatusTooManyRequests {
-		t.Errorf("error of the second connection = %v, want 429", err)
-	}
-	s.connect("admin")
 }
 
 func TestConnections(t *testing.T) {
@@ -297,7 +319,7 @@ func TestConnections(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := &client{t: t, connection: connection}
+			c := &client{t: t, connection: connection, protocol: transportWS}
 			for _, message := range test.messages {
 				c.send(message)
 			}
@@ -308,7 +330,7 @@ func TestConnections(t *testing.T) {
 	}
 	t.Run("pings", func(t *testing.T) {
 		s := serve(t)
-		c := s.connect("jane")
+		c := s.connect("jane", transportWS)
 		c.send(`{"type":"ping","payload":{"a":1}}`)
 		if got := c.receive(); got.Type != "pong" || string(got.Payload) != `{"a":1}` {
 			t.Errorf("message = %+v, want pong with the payload", got)
@@ -316,14 +338,14 @@ func TestConnections(t *testing.T) {
 	})
 	t.Run("the lifetime", func(t *testing.T) {
 		s := serve(t, func(c *graphql.Config) { c.Limits.Lifetime = 200 * time.Millisecond })
-		c := s.connect("jane")
+		c := s.connect("jane", transportWS)
 		if code := c.closed(); code != websocket.CloseGoingAway {
 			t.Errorf("close code = %d, want %d", code, websocket.CloseGoingAway)
 		}
 	})
 	t.Run("a connection that is kept alive", func(t *testing.T) {
 		s := serve(t, func(c *graphql.Config) { c.Limits.Ping = 5 * time.Millisecond })
-		c := s.connect("jane")
+		c := s.connect("jane", transportWS)
 		pings := make(chan struct{}, 64)
 		answer := c.connection.PingHandler()
 		c.connection.SetPingHandler(func(data string) error {
@@ -386,7 +408,7 @@ func TestQueriesOfAConnectionWaitForEachOther(t *testing.T) {
 		g.scopes = c.Scopes.(*scopes)
 		c.Scopes = g
 	})
-	c := s.connect("jane")
+	c := s.connect("jane", transportWS)
 	for i := range queries {
 		c.subscribe(fmt.Sprint(i), `{ search(input: {keywords: ["web"]}) { count } }`, "")
 	}

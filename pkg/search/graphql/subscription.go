@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	graphqlgo "github.com/graph-gophers/graphql-go"
@@ -16,29 +16,14 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/watch"
 )
 
-// ending is the reason why a subscription ended. The executor cannot return it.
-type ending struct {
-	lock sync.Mutex
-	err  error
-}
+// ending is the error with which a subscription ended. The executor cannot return it.
+type ending = atomic.Pointer[error]
 
 type endingKey struct{}
 
 func withEnding(ctx context.Context) (context.Context, *ending) {
 	e := &ending{}
 	return context.WithValue(ctx, endingKey{}, e), e
-}
-
-func (e *ending) set(err error) {
-	e.lock.Lock()
-	defer e.lock.Unlock()
-	e.err = err
-}
-
-func (e *ending) get() error {
-	e.lock.Lock()
-	defer e.lock.Unlock()
-	return e.err
 }
 
 // Watch resolves watch. The channel is closed when ctx or the watch ends.
@@ -80,7 +65,9 @@ func (r *root) Watch(ctx context.Context, args struct{ Input *searchInput }) (<-
 			}
 			e.Done()
 		}
-		end.set(watchError(ctx, watcher.Err()))
+		if err := watchError(ctx, watcher.Err()); err != nil {
+			end.Store(&err)
+		}
 	}()
 	return events, nil
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 )
@@ -44,7 +43,8 @@ func openBody(ctx context.Context, w http.ResponseWriter, r *http.Request, slot 
 		}
 		b.reader = plain
 	default:
-		return nil, unsupportedEncoding(encoding)
+		return nil, newStatus(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+			fmt.Sprintf("the content encoding %.32q is not supported; use gzip", encoding))
 	}
 	return b, nil
 }
@@ -70,15 +70,6 @@ func compressionError(err error) error {
 		return &FormatError{Err: fmt.Errorf("the body is not valid gzip: %w", err)}
 	}
 	return err
-}
-
-func unsupportedEncoding(encoding string) error {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status:  metav1.StatusFailure,
-		Code:    http.StatusUnsupportedMediaType,
-		Reason:  metav1.StatusReasonUnsupportedMediaType,
-		Message: fmt.Sprintf("the content encoding %.32q is not supported; use gzip", encoding),
-	}}
 }
 
 // boundReads sets the deadline of ctx for reads of the request's body. The context alone does not

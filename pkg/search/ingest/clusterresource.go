@@ -24,7 +24,8 @@ const (
 )
 
 // UpdateCluster stores the resource of kind Cluster if the ManagedCluster or the number of its Nodes
-// has changed. It removes the resource if there is no ManagedCluster.
+// has changed. If there is no ManagedCluster, Run removes the resource with all others of the cluster, and UpdateCluster
+// removes only that of the hub, whose others are kept.
 func (h *Handler) UpdateCluster(ctx context.Context, cluster string) error {
 	if h.config.Cluster == nil {
 		return nil
@@ -32,6 +33,10 @@ func (h *Handler) UpdateCluster(ctx context.Context, cluster string) error {
 	properties, err := h.describe(ctx, cluster)
 	if err != nil {
 		return err
+	}
+	if properties == nil && !h.hub(cluster) {
+		h.resources.Delete(cluster)
+		return nil
 	}
 	if before, known := h.resources.Load(cluster); known && reflect.DeepEqual(before, properties) {
 		return nil
@@ -103,10 +108,6 @@ func (h *Handler) storeResource(ctx context.Context, cluster string, properties 
 		}
 		h.known.invalidate()
 		h.states.invalidate()
-	}
-	if properties == nil && !h.hub(cluster) {
-		h.resources.Delete(cluster)
-		return nil
 	}
 	h.resources.Store(cluster, properties)
 	return nil

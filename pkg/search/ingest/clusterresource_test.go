@@ -118,9 +118,17 @@ func TestClusterThatNeverReported(t *testing.T) {
 	s.update(t, "c1")
 	s.wantClusters(t, "label:env=test", "cluster__c1")
 	s.wantClusters(t, "label:env=prod")
+	// The resource is removed with the others of the cluster. An update must not create the cluster again.
 	m.set("c1", nil)
+	s.fleet.set()
+	if err := s.handler.removeMissing(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	s.update(t, "c1")
 	s.wantClusters(t, "")
+	if remembers(t, s, "c1") {
+		t.Error("the engine contains c1, want no cluster after its removal")
+	}
 }
 
 // TestClusterIsNotPartOfReports checks that reports of public collectors, which contain no resource of

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
@@ -80,7 +82,7 @@ func decode(r io.Reader, cluster string, hub, full bool, limits Limits, hold fun
 		prefix: cluster + "/", self: search.ClusterUIDPrefix + cluster,
 		report: &search.Report{Cluster: cluster, Hub: hub, Full: full},
 		put:    map[string]int{}, interned: map[string]string{},
-		names: map[string]struct{}{}, relations: map[string]struct{}{},
+		names: sets.Set[string]{}, relations: sets.Set[string]{},
 	}
 	for _, list := range []*refusals{&d.add, &d.update, &d.delete, &d.addEdge, &d.deleteEdge} {
 		list.max = limits.Errors
@@ -112,7 +114,7 @@ type decoder struct {
 	interned map[string]string
 	// names contains the names of the properties, and relations the types of the added edges. Engines keep data for
 	// each of them.
-	names, relations map[string]struct{}
+	names, relations sets.Set[string]
 	// name is the last name of a field, and scratch the last text with escapes.
 	name, scratch []byte
 	// resources, edges and values count the parts of the report so far.
@@ -361,11 +363,11 @@ func (d *decoder) edgeProblem(edge *search.Edge, added bool) string {
 	case len(edge.DestKind) > kindBytes:
 		return fmt.Sprintf("DestKind is longer than %d bytes", kindBytes)
 	}
-	if _, known := d.relations[edge.Type]; added && !known {
+	if added && !d.relations.Has(edge.Type) {
 		if len(d.relations) >= d.limits.Relations {
 			return fmt.Sprintf("the report has more than %d different EdgeTypes", d.limits.Relations)
 		}
-		d.relations[edge.Type] = struct{}{}
+		d.relations.Insert(edge.Type)
 	}
 	return ""
 }
@@ -373,24 +375,17 @@ func (d *decoder) edgeProblem(edge *search.Edge, added bool) string {
 // knownNames records the names of the properties of a resource. It returns false, and records none, if the report
 // has too many different names.
 func (d *decoder) knownNames(properties query.Properties) bool {
-	fresh := 0
+	var fresh []string
 	for i := range properties {
-		if _, known := d.names[properties[i].Name]; !known {
-			fresh++
+		if name := properties[i].Name; !d.names.Has(name) {
+			// The name may be a part of all properties, which would then stay in memory.
+			fresh = append(fresh, strings.Clone(name))
 		}
 	}
-	if fresh == 0 {
-		return true
-	}
-	if len(d.names)+fresh > d.limits.Names {
+	if len(d.names)+len(fresh) > d.limits.Names {
 		return false
 	}
-	for i := range properties {
-		if _, known := d.names[properties[i].Name]; !known {
-			// The name may be a part of all properties, which would then stay in memory.
-			d.names[strings.Clone(properties[i].Name)] = struct{}{}
-		}
-	}
+	d.names.Insert(fresh...)
 	return true
 }
 
@@ -419,33 +414,18 @@ func (d *decoder) count(n *int, limit int, what string) error {
 // settle removes contradictions from the report.
 func (d *decoder) settle() {
 	r := d.report
-	if len(r.Delete) > 0 && len(r.Put) > 0 {
-		for _, uid := range r.Delete {
-			if at, found := d.put[uid]; found {
-				r.Put[at].UID = ""
-			}
+	for _, uid := range r.Delete {
+		if at, found := d.put[uid]; found {
+			r.Put[at].UID = ""
 		}
-		kept := r.Put[:0]
-		for _, resource := range r.Put {
-			if resource.UID != "" {
-				kept = append(kept, resource)
-			}
-		}
-		clear(r.Put[len(kept):])
-		r.Put = kept
 	}
-	if len(r.DeleteEdges) > 0 && len(r.AddEdges) > 0 {
-		gone := make(map[search.Edge]struct{}, len(r.DeleteEdges))
+	r.Put = slices.DeleteFunc(r.Put, func(resource search.Resource) bool { return resource.UID == "" })
+	if len(r.DeleteEdges) > 0 {
+		gone := sets.Set[search.Edge]{}
 		for _, edge := range r.DeleteEdges {
-			gone[identity(edge)] = struct{}{}
+			gone.Insert(identity(edge))
 		}
-		kept := r.AddEdges[:0]
-		for _, edge := range r.AddEdges {
-			if _, found := gone[identity(edge)]; !found {
-				kept = append(kept, edge)
-			}
-		}
-		r.AddEdges = kept
+		r.AddEdges = slices.DeleteFunc(r.AddEdges, func(edge search.Edge) bool { return gone.Has(identity(edge)) })
 	}
 	if r.Full {
 		r.Delete, r.DeleteEdges = nil, nil

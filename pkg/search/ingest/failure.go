@@ -39,17 +39,17 @@ func readFailure(err error) error {
 	case errors.As(err, &format):
 		return apierrors.NewBadRequest(err.Error())
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, os.ErrDeadlineExceeded):
-		return &apierrors.StatusError{ErrStatus: metav1.Status{
-			Status:  metav1.StatusFailure,
-			Code:    http.StatusRequestTimeout,
-			Reason:  metav1.StatusReasonTimeout,
-			Message: "the report did not arrive in time",
-			Details: &metav1.StatusDetails{RetryAfterSeconds: int32(serving.RetryAfter())},
-		}}
+		late := newStatus(http.StatusRequestTimeout, metav1.StatusReasonTimeout, "the report did not arrive in time")
+		late.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: int32(serving.RetryAfter())}
+		return late
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return apierrors.NewBadRequest("the body is incomplete")
 	}
 	return apierrors.NewBadRequest("cannot read the body: " + err.Error())
+}
+
+func newStatus(code int32, reason metav1.StatusReason, message string) *apierrors.StatusError {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message}}
 }
 
 // engineFailure returns the API error for a report that the engine cannot store. Details are only

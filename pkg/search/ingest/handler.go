@@ -38,6 +38,8 @@ type Config struct {
 	HubCluster string
 	// ClusterExists reports whether a ManagedCluster exists. It is called for every report.
 	ClusterExists func(cluster string) bool
+	// ClusterDeleted reports whether no ManagedCluster exists, without a cache. It is called before a cluster is removed.
+	ClusterDeleted func(ctx context.Context, cluster string) (bool, error)
 	// Cluster returns the ManagedCluster that describes a cluster, or nil if there is
 	// none. If Cluster is nil, there are no resources of kind Cluster.
 	Cluster func(cluster string) *clusterv1.ManagedCluster
@@ -92,8 +94,8 @@ func New(config Config) (*Handler, error) {
 	switch {
 	case config.Engine == nil:
 		return nil, errors.New("an Engine is required")
-	case config.ClusterExists == nil, config.Clusters == nil:
-		return nil, errors.New("ClusterExists and Clusters are required")
+	case config.ClusterExists == nil, config.ClusterDeleted == nil, config.Clusters == nil:
+		return nil, errors.New("ClusterExists, ClusterDeleted and Clusters are required")
 	}
 	config.Limits = config.Limits.withDefaults()
 	orDefault(&config.ClusterResources, DefaultClusterResources)
@@ -292,11 +294,6 @@ func refusedResources(response *inventory.Response) int {
 
 func allRefused(response *inventory.Response) error {
 	first := append(response.AddErrors, response.UpdateErrors...)[0]
-	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure,
-		Code:   http.StatusUnprocessableEntity,
-		Reason: metav1.StatusReasonInvalid,
-		Message: fmt.Sprintf("the full report has no valid resource, so the previous report is kept; the first error is for %q: %s",
-			first.ResourceUID, first.Message),
-	}}
+	return newStatus(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, fmt.Sprintf(
+		"the full report has no valid resource, so the previous report is kept; the first error is for %q: %s", first.ResourceUID, first.Message))
 }

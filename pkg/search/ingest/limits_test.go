@@ -27,7 +27,7 @@ func TestDocumentedLimits(t *testing.T) {
 		"search-sync.md": {
 			fmt.Sprintf("the report did not arrive in time: %.0f minutes", h.config.Timeout.Minutes()),
 			fmt.Sprintf("| `Silent` | it has not reported for %.0f minutes |", h.config.SilentAfter.Minutes()),
-			"If a ManagedCluster is deleted, its resources are removed. Those of the hub are kept for a day",
+			"If a ManagedCluster is deleted, the server removes its resources. The resources of the hub are kept for a day",
 		},
 	} {
 		content, err := os.ReadFile("../../../docs/" + page)

@@ -98,20 +98,7 @@ func find(properties query.Properties, name string) (int, bool) {
 	})
 }
 
-func validName(name string) bool {
-	if name == "" || len(name) > nameBytes {
-		return false
-	}
-	for i := range len(name) {
-		switch c := name[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', c == '_':
-		case i > 0 && ('0' <= c && c <= '9' || c == '.' || c == '-' || c == '/'):
-		default:
-			return false
-		}
-	}
-	return true
-}
+func validName(name string) bool { return len(name) <= nameBytes && query.CheckProperty(name) == "" }
 
 // weight measures a property.
 type weight struct {

@@ -88,15 +88,15 @@ func (h *Handler) keepsHub(state search.ClusterState, now time.Time) bool {
 	return now.Sub(last) < hubKept
 }
 
-// remove removes a cluster, unless it exists again.
+// remove removes a cluster, unless it exists. The list of ManagedClusters may be out of date.
 func (h *Handler) remove(ctx context.Context, cluster string) error {
 	slot, err := h.slots.acquire(cluster, true)
 	if err != nil {
 		return fmt.Errorf("removing cluster %s: %w", cluster, err)
 	}
 	defer slot.release()
-	if h.config.ClusterExists(cluster) {
-		return nil
+	if deleted, err := h.config.ClusterDeleted(ctx, cluster); err != nil || !deleted {
+		return err
 	}
 	err = h.config.Engine.RemoveCluster(ctx, cluster)
 	h.known.invalidate()

@@ -3,6 +3,7 @@ package ingest
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -27,7 +28,9 @@ const (
 type fleet struct {
 	lock  sync.Mutex
 	names sets.Set[string]
-	err   error
+	// unlisted clusters exist, but are not in the list.
+	unlisted sets.Set[string]
+	err      error
 }
 
 func (f *fleet) exists(name string) bool {
@@ -46,6 +49,20 @@ func (f *fleet) set(names ...string) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	f.names = sets.New(names...)
+}
+
+func (f *fleet) deleted(_ context.Context, name string) (bool, error) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	return !f.names.Has(name) && !f.unlisted.Has(name), f.err
+}
+
+// unlist removes clusters that exist from the list.
+func (f *fleet) unlist(names ...string) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.names = f.names.Difference(sets.New(names...))
+	f.unlisted = sets.New(names...)
 }
 
 func (f *fleet) fail(err error) {
@@ -79,6 +96,7 @@ func serveBy(t testing.TB, config Config, start func(*httptest.Server)) *server 
 		config.Engine = openEngine(t)
 	}
 	config.HubCluster, config.ClusterExists, config.Clusters, config.Version = hubCluster, f.exists, f.list, "v1"
+	config.ClusterDeleted = f.deleted
 	handler, err := New(config)
 	if err != nil {
 		t.Fatal(err)

@@ -182,6 +182,19 @@ func TestClustersThatMayExistAreKept(t *testing.T) {
 		s.fleet.fail(nil)
 		eventually(t, clock, time.Second, "c1 is removed after the list shows its deletion", func() bool { return !remembers(t, s, "c1") })
 	})
+	t.Run("the list of clusters is out of date", func(t *testing.T) {
+		clock := testingclock.NewFakeClock(start)
+		s := serve(t, Config{Clock: clock})
+		s.post(t, "c1", full("c1", "a")).totals(t)
+		s.fleet.unlist("c1")
+		run(t, s)
+		looked(t, s, clock)
+		if !remembers(t, s, "c1") {
+			t.Error("c1 was removed, want it kept because it exists")
+		}
+		s.fleet.unlist()
+		eventually(t, clock, time.Second, "c1 is removed after its deletion", func() bool { return !remembers(t, s, "c1") })
+	})
 	t.Run("the engine fails temporarily", func(t *testing.T) {
 		clock := testingclock.NewFakeClock(start)
 		engine := &faulty{Engine: openEngine(t)}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -24,8 +25,8 @@ type application struct {
 
 	// alone is true if the report needs a transaction of its own.
 	alone bool
-	// ctx is the context of the caller. done receives true if the report must be applied again, alone, and false when it
-	// has been applied, or has failed with err.
+	// ctx is the context of the caller. done receives true if the report must be applied again, and false when it has been
+	// applied, or has failed with err.
 	ctx  context.Context
 	done chan bool
 	err  error
@@ -201,14 +202,12 @@ func (a *application) gone() []int64 {
 // readBefore reads the previous properties of changed and deleted resources.
 func (a *application) readBefore() {
 	positions := map[int64]int{}
-	var rids []int64
 	for i := range a.changed {
 		if a.changed[i].beforeClass != 0 {
 			positions[a.changed[i].rid] = i
-			rids = append(rids, a.changed[i].rid)
 		}
 	}
-	if len(rids) == 0 {
+	if len(positions) == 0 {
 		return
 	}
 	var rid int64
@@ -224,7 +223,7 @@ func (a *application) readBefore() {
 		}
 		c.before = &resource{uid: c.uid, rid: rid, properties: properties, doc: doc}
 		return nil
-	}, "SELECT rid, uid, doc FROM "+table("resources")+" WHERE cluster = $1 AND rid = ANY($2)", a.cluster, rids)
+	}, "SELECT rid, uid, doc FROM "+table("resources")+" WHERE cluster = $1 AND rid = ANY($2)", a.cluster, slices.Collect(maps.Keys(positions)))
 }
 
 // store writes what does not contain the version.
@@ -292,7 +291,7 @@ func (a *application) insertResources(ctx context.Context, version int64) error 
 		c := put[i]
 		return []any{
 			a.cluster, c.rid, c.class, version, c.after.digest, c.columns.created, c.columns.createdOther, escape(c.uid),
-			c.columns.name, c.columns.nameKey(), c.after.doc, c.columns.terms, c.columns.words, c.after.storedInternal(),
+			c.columns.name, c.columns.nameKey, c.after.doc, c.columns.terms, c.columns.words, c.after.storedInternal(),
 		}
 	})
 }

@@ -210,6 +210,17 @@ func (v *view) class(id int64) (*class, error) {
 	return nil, errUnknownClass
 }
 
+// ofClass returns a function that passes the class with the ID of a row to call.
+func (v *view) ofClass(id *int64, call func(*class)) func() error {
+	return func() error {
+		of, err := v.class(*id)
+		if err == nil {
+			call(of)
+		}
+		return err
+	}
+}
+
 func (c *catalog) shape(text string) (*shape, error) {
 	if known := c.shapes[text]; known != nil {
 		return known, nil
@@ -221,11 +232,6 @@ func (c *catalog) shape(text string) (*shape, error) {
 	one := &shape{properties: properties, kind: search.Text(properties, query.Kind)}
 	c.shapes[text] = one
 	return one, nil
-}
-
-// inOrder returns the clusters in the order of their IDs, which is the order of items.
-func (c *catalog) inOrder() []*cluster {
-	return slices.SortedFunc(maps.Values(c.clusters), func(a, b *cluster) int { return cmp.Compare(a.id, b.id) })
 }
 
 // HubClasses implements search.Engine.

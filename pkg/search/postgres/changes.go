@@ -201,13 +201,15 @@ func (e *Engine) trim(ctx context.Context) error {
 		if horizon <= trimmed {
 			return nil
 		}
-		if _, err := tx.Exec(ctx, "DELETE FROM "+table("changes")+" WHERE version <= $1", horizon); err != nil {
-			return err
+		for _, statement := range []string{
+			"DELETE FROM " + table("changes") + " WHERE version <= $1",
+			"DELETE FROM " + table("classes") + " WHERE n = 0 AND changed <= $1",
+			"UPDATE " + table("meta") + " SET trimmed = $1",
+		} {
+			if _, err := tx.Exec(ctx, statement, horizon); err != nil {
+				return err
+			}
 		}
-		if _, err := tx.Exec(ctx, "DELETE FROM "+table("classes")+" WHERE n = 0 AND changed <= $1", horizon); err != nil {
-			return err
-		}
-		_, err := tx.Exec(ctx, "UPDATE "+table("meta")+" SET trimmed = $1", horizon)
-		return err
+		return nil
 	})
 }

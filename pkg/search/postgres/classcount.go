@@ -3,7 +3,10 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 )
@@ -30,13 +33,11 @@ func (a *application) readFormer() {
 	counts := &classCounts{byShape: map[string]*classCount{}, byID: map[int64]*classCount{}}
 	a.classes = counts
 	var scratch []byte
-	var former []int64
-	seen := map[int64]bool{}
+	former := sets.Set[int64]{}
 	for i := range a.changed {
 		c := &a.changed[i]
-		if id := c.beforeClass; id != 0 && !seen[id] {
-			seen[id] = true
-			former = append(former, id)
+		if c.beforeClass != 0 {
+			former.Insert(c.beforeClass)
 		}
 		if c.after == nil {
 			continue
@@ -53,7 +54,7 @@ func (a *application) readFormer() {
 		c.shape = one
 	}
 	if len(former) > 0 {
-		a.readClasses("id", former)
+		a.readClasses("id", former.UnsortedList())
 	}
 }
 
@@ -76,31 +77,20 @@ func (a *application) readClasses(column string, values []int64) {
 // findClasses reads the classes of the shapes that no previous resource has.
 func (a *application) findClasses(context.Context) error {
 	a.compareEdges()
-	if digests := a.classes.unknown(); len(digests) > 0 && !a.created {
-		a.readClasses("digest", digests)
+	if unknown := a.classes.unknown(); len(unknown) > 0 && !a.created {
+		a.readClasses("digest", mapped(unknown, func(one *classCount) int64 { return one.digest }))
 	}
 	return nil
 }
 
-// unknown returns the digests of the shapes without a class.
-func (c *classCounts) unknown() []int64 {
-	var digests []int64
-	for _, one := range c.byShape {
-		if one.id == 0 {
-			digests = append(digests, one.digest)
-		}
-	}
-	return digests
+// unknown returns the shapes without a class.
+func (c *classCounts) unknown() []*classCount {
+	return slices.DeleteFunc(slices.Collect(maps.Values(c.byShape)), func(one *classCount) bool { return one.id != 0 })
 }
 
 // createClasses creates the classes of new shapes.
 func (a *application) createClasses(context.Context) error {
-	var fresh []*classCount
-	for _, one := range a.classes.byShape {
-		if one.id == 0 {
-			fresh = append(fresh, one)
-		}
-	}
+	fresh := a.classes.unknown()
 	if len(fresh) == 0 {
 		return nil
 	}

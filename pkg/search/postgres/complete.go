@@ -1,11 +1,8 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
@@ -16,15 +13,13 @@ import (
 // values collects the values of a property.
 type values struct {
 	property, prefix string
-	counts           map[string]*int
+	counts           map[string]int
 	// seen contains the values of the current resource.
 	seen map[string]bool
-	// notNumber is true if a value is not a number. notTime is true if a value is not a time.
-	notNumber, notTime bool
 }
 
 func newValues(property, prefix string) *values {
-	return &values{property: property, prefix: query.Fold(prefix), counts: map[string]*int{}, seen: map[string]bool{}}
+	return &values{property: property, prefix: query.Fold(prefix), counts: map[string]int{}, seen: map[string]bool{}}
 }
 
 // add adds a value that the given number of resources have.
@@ -32,16 +27,7 @@ func (v *values) add(text string, count int) {
 	if n := len(v.prefix); len(text) < n || query.Fold(text[:n]) != v.prefix {
 		return
 	}
-	if !v.notNumber {
-		_, number := query.ParseNumber(text)
-		v.notNumber = !number
-	}
-	v.notTime = v.notTime || !query.IsTime(text)
-	if known := v.counts[text]; known != nil {
-		*known += count
-		return
-	}
-	v.counts[text] = &count
+	v.counts[text] += count
 }
 
 // addResource adds the values of a resource. It adds each value once.
@@ -124,41 +110,11 @@ func (d *database) complete(ctx context.Context, scope visibility.Scope, request
 }
 
 func (v *values) completion(limit int) *search.Completion {
-	completion := &search.Completion{}
-	if len(v.counts) == 0 {
-		return completion
+	var values []search.ValueCount
+	for text, count := range v.counts {
+		values = append(values, search.ValueCount{Value: text, Count: count})
 	}
-	texts := make([]string, 0, len(v.counts))
-	for text := range v.counts {
-		texts = append(texts, text)
-	}
-	completion.Numbers, completion.Times = !v.notNumber, !v.notTime
-	slices.SortFunc(texts, compareValues)
-	if completion.Numbers || completion.Times {
-		completion.Min, completion.Max = texts[0], texts[len(texts)-1]
-	}
-	if limit >= 0 && limit < len(texts) {
-		texts, completion.More = texts[:limit], true
-	}
-	for _, text := range texts {
-		completion.Values = append(completion.Values, search.ValueCount{Value: text, Count: *v.counts[text]})
-	}
-	return completion
-}
-
-// compareValues orders numbers by value and before other texts, and other texts by bytes.
-func compareValues(a, b string) int {
-	x, isX := query.ParseNumber(a)
-	y, isY := query.ParseNumber(b)
-	switch {
-	case isX && isY:
-		return cmp.Or(cmp.Compare(x, y), strings.Compare(a, b))
-	case isX:
-		return -1
-	case isY:
-		return 1
-	}
-	return strings.Compare(a, b)
+	return search.NewCompletion(values, limit)
 }
 
 // completeResources takes the values of whole clusters from the table of values, and the values of

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 )
 
@@ -36,16 +38,12 @@ func (a *application) readEdges() {
 	statement := "SELECT source, dest, type FROM " + edges + " WHERE cluster = $1"
 	args := []any{a.cluster}
 	if !a.report.Full {
-		var rids []int64
-		for rid := range a.goneSet() {
-			rids = append(rids, rid)
-		}
 		sources, dests, relations := columnsOf(changes)
 		statement += ` AND source = ANY($2)
 			UNION SELECT source, dest, type FROM ` + edges + ` WHERE cluster = $1 AND dest = ANY($2)
 			UNION SELECT e.source, e.dest, e.type FROM ` + edges + ` e, unnest($3::bigint[], $4::bigint[], $5::text[]) r(source, dest, type)
 			WHERE e.cluster = $1 AND e.source = r.source AND e.dest = r.dest AND e.type = r.type`
-		args = append(args, rids, sources, dests, relations)
+		args = append(args, a.goneSet().UnsortedList(), sources, dests, relations)
 	}
 	var one edge
 	a.pipeline.read("reading edges", []any{&one.source, &one.dest, &one.relation}, func() error {
@@ -55,11 +53,11 @@ func (a *application) readEdges() {
 }
 
 // goneSet returns the deleted resources.
-func (a *application) goneSet() map[int64]bool {
-	gone := map[int64]bool{}
+func (a *application) goneSet() sets.Set[int64] {
+	gone := sets.Set[int64]{}
 	for i := range a.changed {
 		if a.changed[i].after == nil {
-			gone[a.changed[i].rid] = true
+			gone.Insert(a.changed[i].rid)
 		}
 	}
 	return gone
@@ -72,7 +70,7 @@ func (a *application) compareEdges() {
 	if !a.report.Full {
 		gone := a.goneSet()
 		for e := range a.before {
-			if !gone[e.source] && !gone[e.dest] {
+			if !gone.HasAny(e.source, e.dest) {
 				a.after[e] = struct{}{}
 			}
 		}

@@ -23,8 +23,9 @@ type Engine struct {
 	tokens  *search.Tokens
 	// writes is the pool of reports and maintenance. Neither reads nor writes wait for a connection of the other.
 	writes  *pgxpool.Pool
-	reports reports
 	primary *database
+	// small contains waiting reports that are applied in groups, and large those that need a transaction of their own.
+	small, large chan *application
 	// replicas answer searches. turn counts these searches.
 	replicas []*replica
 	turn     atomic.Uint32
@@ -47,6 +48,7 @@ func Open(ctx context.Context, options Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("search on PostgreSQL: %w", err)
 	}
+	registerMetrics()
 	e := &Engine{options: options}
 	if err := e.connect(ctx); err != nil {
 		return nil, fmt.Errorf("search on PostgreSQL: %w", classified(err))
@@ -108,7 +110,7 @@ func (e *Engine) prepare(ctx context.Context) error {
 	key := hmac.New(sha256.New, e.hash.secret)
 	_, _ = key.Write([]byte("continue tokens")) // A hash never returns an error.
 	var err error
-	e.tokens, err = search.NewTokens(key.Sum(nil))
+	e.tokens, err = search.NewTokens(key.Sum(nil), rowBytes)
 	return err
 }
 

@@ -14,31 +14,16 @@ type facetKey struct {
 	leaf   int64
 }
 
-// facet is a leaf with its number of resources, or the change of that number.
-type facet struct {
-	property int64
-	pair     bool
-	leaf     query.Leaf
-	number   int64
-}
-
-// propertyKey identifies a property with a type.
-type propertyKey struct {
-	secret bool
-	name   string
-	kind   query.Type
-	time   bool
-}
-
 // facets collects the changes of a report to the values of a cluster.
 type facets struct {
-	hash       hasher
-	leaves     map[facetKey]*facet
-	properties map[propertyKey]int64
+	hash   hasher
+	leaves map[facetKey]*facetRow
+	// properties contains the changes of rows without a hash and a number.
+	properties map[propertyRow]int64
 }
 
 func newFacets(hash hasher) *facets {
-	return &facets{hash: hash, leaves: map[facetKey]*facet{}, properties: map[propertyKey]int64{}}
+	return &facets{hash: hash, leaves: map[facetKey]*facetRow{}, properties: map[propertyRow]int64{}}
 }
 
 // inFacets reports whether the leaves of a property are stored as values. Hidden properties,
@@ -69,7 +54,7 @@ func (f *facets) add(secret bool, properties query.Properties, terms []int64, by
 			continue
 		}
 		isTime := p.Type == query.String && query.IsTime(p.Leaves[0].Text)
-		f.properties[propertyKey{secret: secret, name: p.Name, kind: p.Type, time: isTime}] += by
+		f.properties[propertyRow{Secret: secret, Name: p.Name, Type: int16(p.Type), IsTime: isTime}] += by
 		if inFacets(p) {
 			f.addLeaves(secret, p, own, by)
 		}
@@ -85,10 +70,13 @@ func (f *facets) addLeaves(secret bool, p *query.Property, terms []int64, by int
 		key := facetKey{secret: secret, leaf: terms[j]}
 		one := f.leaves[key]
 		if one == nil {
-			one = &facet{property: f.hash.property(p.Name), pair: p.Type == query.Map, leaf: p.Leaves[j]}
+			one = &facetRow{
+				Secret: secret, Property: f.hash.property(p.Name), Leaf: key.leaf,
+				Pair: p.Type == query.Map, Key: escape(p.Leaves[j].Key), Value: escape(p.Leaves[j].Text),
+			}
 			f.leaves[key] = one
 		}
-		one.number += by
+		one.N += by
 	}
 }
 
@@ -123,10 +111,8 @@ var (
 // store updates the tables. The caller must hold the lock of the cluster.
 func (f *facets) store(ctx context.Context, p *pipeline, cluster int32) error {
 	var rows []facetRow
-	for key, one := range f.leaves {
-		if one.number != 0 {
-			rows = append(rows, facetRow{key.secret, one.property, key.leaf, one.pair, escape(one.leaf.Key), escape(one.leaf.Text), one.number})
-		}
+	for _, one := range f.leaves {
+		rows = append(rows, *one)
 	}
 	// Inserts are faster in the order of the key.
 	slices.SortFunc(rows, func(x, y facetRow) int {
@@ -136,10 +122,9 @@ func (f *facets) store(ctx context.Context, p *pipeline, cluster int32) error {
 		return err
 	}
 	var properties []propertyRow
-	for key, count := range f.properties {
-		if count != 0 {
-			properties = append(properties, propertyRow{key.secret, escape(key.name), f.hash.property(key.name), int16(key.kind), key.time, count})
-		}
+	for one, count := range f.properties {
+		one.Property, one.Name, one.N = f.hash.property(one.Name), escape(one.Name), count
+		properties = append(properties, one)
 	}
 	return addCounts(ctx, p, &propertyTable, cluster, properties, func(r *propertyRow) int64 { return r.N })
 }

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const (
@@ -21,30 +23,29 @@ const (
 	largeGroups = 2
 )
 
-// reports are the reports that wait: those that are applied in groups, and those that need a transaction of their own.
-type reports struct{ small, large chan *application }
-
 // startReports starts the goroutines that apply reports until ctx ends.
 func (e *Engine) startReports(ctx context.Context) {
-	e.reports = reports{small: make(chan *application), large: make(chan *application)}
+	e.small, e.large = make(chan *application), make(chan *application)
 	e.ending = ctx.Done()
 	for range smallGroups {
-		e.ended.Go(func() { e.applyReports(ctx, e.reports.small, groupedReports) })
+		e.ended.Go(func() { e.applyReports(ctx, e.small, groupedReports) })
 	}
 	for range largeGroups {
-		e.ended.Go(func() { e.applyReports(ctx, e.reports.large, 1) })
+		e.ended.Go(func() { e.applyReports(ctx, e.large, 1) })
 	}
 }
 
-// apply waits until the report has been applied. If ctx ends while the report waits, the report is dropped.
+// apply waits until the report has been applied. If ctx ends while the report waits, the report is dropped. A report that
+// waits for another report of its cluster occupies none of the goroutines, so that reports of other clusters continue.
 func (e *Engine) apply(ctx context.Context, a *application) error {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	a.ctx = ctx
+	pause := wait.Backoff{Duration: 10 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 5}
 	for {
-		waiting := e.reports.small
+		waiting := e.small
 		if a.alone {
-			waiting = e.reports.large
+			waiting = e.large
 		}
 		select {
 		case waiting <- a:
@@ -57,7 +58,10 @@ func (e *Engine) apply(ctx context.Context, a *application) error {
 		if again := <-a.done; !again {
 			return a.err
 		}
-		a.alone = true
+		select {
+		case <-time.After(pause.Step()):
+		case <-ctx.Done():
+		}
 	}
 }
 
@@ -92,7 +96,8 @@ func groupOf(first *application, waiting <-chan *application, most int) []*appli
 	return group
 }
 
-// applyGroup applies a group of reports in one transaction. Some must be applied again, each in a transaction of its own.
+// applyGroup applies a group of reports in one transaction. Some must be applied again: those of clusters that another
+// transaction changes, and if the group fails, each in a transaction of its own.
 func (e *Engine) applyGroup(group []*application) {
 	ctx := group[0].ctx
 	if len(group) > 1 {
@@ -105,7 +110,7 @@ func (e *Engine) applyGroup(group []*application) {
 	// One report must not make the others fail.
 	retry := err != nil && len(group) > 1 && !away(err) && ctx.Err() == nil
 	for _, a := range group {
-		a.err = err
+		a.err, a.alone = err, a.alone || retry
 		a.done <- retry || slices.Contains(omitted, a)
 	}
 }
@@ -117,7 +122,7 @@ type transaction struct {
 	pipeline
 }
 
-// run applies the reports. It returns the reports that it omits, because another server changes their clusters.
+// run applies the reports. It returns the reports that it omits, because another transaction changes their clusters.
 func (t *transaction) run(ctx context.Context) (omitted []*application, err error) {
 	connection, err := t.engine.writes.Acquire(ctx)
 	if err != nil {
@@ -163,8 +168,8 @@ func (t *transaction) each(ctx context.Context, phase func(*application, context
 	return nil
 }
 
-// lock begins the transaction, acquires the locks of the clusters, and reads or creates their rows. A report that is
-// alone waits for its lock. The others must not wait for each other, and are omitted.
+// lock begins the transaction, acquires the locks of the clusters, and reads or creates their rows. It omits reports
+// whose locks another transaction holds.
 func (t *transaction) lock(ctx context.Context) (omitted []*application, err error) {
 	keys, names := make([]int64, len(t.reports)), make([]string, len(t.reports))
 	byName := map[string]*application{}
@@ -176,14 +181,10 @@ func (t *transaction) lock(ctx context.Context) (omitted []*application, err err
 	t.add("beginning", "BEGIN")
 	var locked []*application
 	var index int
-	take := "pg_try_advisory_xact_lock(key)"
-	if t.reports[0].alone {
-		take = "pg_advisory_xact_lock(key) IS NOT NULL"
-	}
-	t.read("waiting for another report of the cluster", []any{&index}, func() error {
+	t.read("locking clusters", []any{&index}, func() error {
 		locked = append(locked, t.reports[index-1])
 		return nil
-	}, "SELECT at FROM unnest($1::bigint[]) WITH ORDINALITY k(key, at) WHERE "+take, keys)
+	}, "SELECT at FROM unnest($1::bigint[]) WITH ORDINALITY k(key, at) WHERE pg_try_advisory_xact_lock(key)", keys)
 	var id int32
 	var name string
 	var hub bool

@@ -12,8 +12,8 @@ import (
 // in a group.
 func TestGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &Engine{reports: reports{small: make(chan *application), large: make(chan *application)}}
-		results := map[string]chan error{}
+		e := &Engine{small: make(chan *application), large: make(chan *application)}
+		results, again := map[string]chan error{}, true
 		apply := func(ctx context.Context, name, cluster string, full bool) {
 			result := make(chan error, 1)
 			results[name] = result
@@ -26,7 +26,7 @@ func TestGroups(t *testing.T) {
 		apply(t.Context(), "other cluster", "b", false)
 		apply(left, "left", "c", false)
 		apply(t.Context(), "full", "d", true)
-		group := groupOf(<-e.reports.small, e.reports.small, 3)
+		group := groupOf(<-e.small, e.small, 3)
 		if len(group) != 3 || group[0].report.Cluster != "a" || group[1].report.Cluster != "b" || group[2].report.Cluster != "c" {
 			t.Fatalf("group of %d reports, want one of each of the clusters a, b and c", len(group))
 		}
@@ -43,13 +43,15 @@ func TestGroups(t *testing.T) {
 				t.Errorf("apply() of the report %q in a group = %v, want the result of the group", name, err)
 			}
 		}
-		// The second report of a cluster is applied alone, as full reports are.
-		for range 2 {
-			a := <-e.reports.large
-			if len(groupOf(a, e.reports.large, 1)) != 1 || !a.alone {
-				t.Errorf("report of cluster %s is not applied alone", a.report.Cluster)
+		// The second report of a cluster tries again, and does not wait with full reports.
+		for _, waiting := range []chan *application{e.small, e.small, e.large} {
+			a := <-waiting
+			if full := waiting == e.large; a.alone != full || a.report.Full != full {
+				t.Errorf("report of cluster %s: alone = %t, full = %t, want %t", a.report.Cluster, a.alone, a.report.Full, full)
 			}
-			a.done <- false
+			// The lock of the first one is not free at the first attempt.
+			a.done <- again
+			again = false
 		}
 		if err := <-results["same cluster"]; err != nil {
 			t.Errorf("apply() of another report of the cluster = %v, want no error", err)

@@ -14,10 +14,7 @@ import (
 )
 
 // schemaVersion is the version of the tables.
-const schemaVersion = 1
-
-// errNewerSchema is the error for tables of a newer server.
-var errNewerSchema = errors.New("the database was created by a newer version of this server")
+const schemaVersion = 2
 
 // lockKey returns the key of an advisory lock.
 func lockKey(purpose, name string) int64 {
@@ -43,13 +40,14 @@ func (e *Engine) migrate(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		switch {
-		case version > schemaVersion:
-			return fmt.Errorf("the tables have version %d, and this server supports %d: %w", version, schemaVersion, errNewerSchema)
-		case version == schemaVersion:
+		switch version {
+		case schemaVersion:
 			return nil
+		case 0:
+			return e.create(ctx, tx)
 		}
-		return e.create(ctx, tx)
+		return fmt.Errorf("the tables were created by another version of this server: they have version %d, and this server supports %d; "+
+			"run that version, or delete the schema %s, and agents report all resources again", version, schemaVersion, schema)
 	})
 }
 
@@ -96,9 +94,7 @@ func (e *Engine) create(ctx context.Context, tx pgx.Tx) error {
 		}
 	}
 	secret := make([]byte, 16)
-	if _, err := rand.Read(secret); err != nil {
-		return err
-	}
+	_, _ = rand.Read(secret) // It never returns an error.
 	if _, err := tx.Exec(ctx, "INSERT INTO "+table("meta")+" (secret) VALUES ($1)", secret); err != nil {
 		return err
 	}
@@ -128,7 +124,7 @@ func (e *Engine) trigrams(ctx context.Context, tx pgx.Tx) (string, error) {
 // table returns the name of a table with its schema.
 func table(name string) string { return schema + "." + name }
 
-// tables is version 1 of the schema. Texts are escaped with escape. Hashes are created by hasher.
+// tables is the schema. Texts are escaped with escape. Hashes are created by hasher.
 const tables = `
 CREATE SCHEMA IF NOT EXISTS {schema};
 

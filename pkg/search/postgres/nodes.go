@@ -35,13 +35,7 @@ func (v *view) eachNeighborClass(ctx context.Context, nodes []node, others bool,
 	var id int64
 	var n int
 	return v.eachNode(ctx, nodes, "SELECT r.class, count(*) FROM ("+near+") n JOIN "+table("resources")+
-		" r ON r.cluster = n.cluster AND r.rid = n.rid GROUP BY r.class", []any{&id, &n}, func() error {
-		of, err := v.class(id)
-		if err == nil {
-			call(of, n)
-		}
-		return err
-	})
+		" r ON r.cluster = n.cluster AND r.rid = n.rid GROUP BY r.class", []any{&id, &n}, v.ofClass(&id, func(of *class) { call(of, n) }))
 }
 
 // eachNode executes a statement with a table f of nodes. Each of its rows is scanned, and then passed to each.

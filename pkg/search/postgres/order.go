@@ -26,7 +26,7 @@ func (p *pager) ordered(ctx context.Context) ([]*found, string, error) {
 
 // nextAfter returns the continue token after an item with the texts by which it is ordered.
 func (p *pager) nextAfter(keys []*string, uid string) string {
-	return p.view.engine.token(position{Order: orderName(p.request.OrderBy), Keys: keys, UID: uid})
+	return p.view.engine.tokens.Seal(search.Place{Keys: keys, UID: uid}, p.request.OrderBy)
 }
 
 // orderColumn is a column by which the database can order resources.
@@ -80,7 +80,7 @@ func (p *pager) column(ctx context.Context) (*orderColumn, error) {
 	if column == nil {
 		return nil, nil
 	}
-	if at := p.position; at != nil && at.Keys[0] != nil && column.value(*at.Keys[0]) == nil {
+	if at := p.place; at != nil && at.Keys[0] != nil && column.value(*at.Keys[0]) == nil {
 		return nil, nil
 	}
 	b := p.condition.builder()
@@ -113,8 +113,8 @@ func (p *pager) orderedByColumn(ctx context.Context, column *orderColumn) ([]*fo
 		// Resources without the property come last.
 		b := p.condition.builder()
 		where := p.condition.where(b, selection.condition(b))
-		if p.position != nil {
-			where, offset = where+" AND "+afterColumn(b, column, p.request.OrderBy[0].Descending, p.position), 0
+		if p.place != nil {
+			where, offset = where+" AND "+afterColumn(b, column, p.request.OrderBy[0].Descending, p.place), 0
 		}
 		page, err = p.sorted(ctx, b, column, nil, where, offset)
 	}
@@ -135,7 +135,6 @@ func (p *pager) orderedByColumn(ctx context.Context, column *orderColumn) ([]*fo
 		nodes[i] = page[i].at
 	}
 	items, err := p.view.itemsOf(ctx, nodes)
-	inOrderOf(nodes, items)
 	return items, next, err
 }
 
@@ -145,7 +144,7 @@ const maxWalked = 100_000
 // walks reports whether the index of names should be read in its order, because classes alone determine the matches, and
 // most entries of the index are matches. PostgreSQL would sort all matches.
 func (p *pager) walks(column *orderColumn) bool {
-	if column.name != nameColumn || !p.condition.exact() || p.position != nil || p.request.Limit < 0 {
+	if column.name != nameColumn || !p.condition.exact() || p.place != nil || p.request.Limit < 0 {
 		return false
 	}
 	last := int64(max(0, p.request.Offset) + p.request.Limit + 1)
@@ -180,7 +179,7 @@ func direction(order search.Order) string {
 }
 
 // afterColumn returns the condition that a row comes after a position.
-func afterColumn(b *builder, column *orderColumn, descending bool, at *position) string {
+func afterColumn(b *builder, column *orderColumn, descending bool, at *search.Place) string {
 	uid := b.arg(escape(at.UID))
 	if at.Keys[0] == nil {
 		return fmt.Sprintf("(%s IS NULL AND r.uid > %s)", column.name, uid)
@@ -230,9 +229,9 @@ func (p *pager) orderedHere(ctx context.Context) ([]*found, string, error) {
 	orders := p.request.OrderBy
 	most, offset := p.tally.count, max(0, p.request.Offset)
 	var after *ranked
-	if p.position != nil {
+	if p.place != nil {
 		offset = 0
-		after = &ranked{keys: p.position.Keys, found: &found{Item: search.Item{UID: p.position.UID}}}
+		after = &ranked{keys: p.place.Keys, found: &found{Item: search.Item{UID: p.place.UID}}}
 	}
 	if p.request.Limit >= 0 && p.request.Limit < most-offset {
 		most = offset + p.request.Limit

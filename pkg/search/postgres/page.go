@@ -3,62 +3,23 @@ package postgres
 import (
 	"cmp"
 	"context"
-	"encoding/json"
+	"encoding/binary"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 )
 
-// position is the item after which a page begins.
-type position struct {
-	// Order identifies the order of the position.
-	Order string `json:"o,omitempty"`
-	// Cluster and Resource identify an item without an order.
-	Cluster  int32 `json:"c,omitempty"`
-	Resource int64 `json:"r,omitempty"`
-	// Keys and UID identify an item in an order: the texts of its properties. A missing property is null.
-	Keys []*string `json:"t,omitempty"`
-	UID  string    `json:"u,omitempty"`
+// rowBytes is the length of the key of a node in a search.Place.
+const rowBytes = 4 + 8
+
+func (n node) encoded() []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(nil, uint32(n.cluster)), uint64(n.rid))
 }
 
-// position decodes the continue token of a request. It returns nil if the request has none.
-func (e *Engine) position(request *search.Request) (*position, error) {
-	if request.Continue == "" {
-		return nil, nil
-	}
-	var p position
-	text, err := e.tokens.Open(request.Continue)
-	if err == nil {
-		err = json.Unmarshal(text, &p)
-	}
-	if err != nil || p.Order != orderName(request.OrderBy) || len(p.Keys) != len(request.OrderBy) {
-		return nil, fmt.Errorf("%w: %w", errPosition, search.ErrExpired)
-	}
-	return &p, nil
-}
-
-// token returns the continue token of a position.
-func (e *Engine) token(p position) string {
-	text, err := json.Marshal(p)
-	if err != nil {
-		// Texts and numbers can always be encoded.
-		return ""
-	}
-	return e.tokens.Seal(text)
-}
-
-func orderName(orders []search.Order) string {
-	var b strings.Builder
-	for _, order := range orders {
-		b.WriteString(strconv.Quote(order.Property))
-		if order.Descending {
-			b.WriteByte('-')
-		}
-	}
-	return b.String()
+func decodedNode(row []byte) node {
+	return node{int32(binary.BigEndian.Uint32(row)), int64(binary.BigEndian.Uint64(row[4:]))}
 }
 
 // pager reads the items of a page.
@@ -67,7 +28,8 @@ type pager struct {
 	condition *condition
 	tally     *tally
 	request   *search.Request
-	position  *position
+	// place is that of the last item before the page, or nil.
+	place *search.Place
 }
 
 // page returns the items of a page, and the continue token for the next items.
@@ -79,15 +41,15 @@ func (p *pager) page(ctx context.Context) ([]*found, string, error) {
 	if err != nil || !more {
 		return items, "", err
 	}
-	last := items[len(items)-1].node()
-	return items, p.view.engine.token(position{Cluster: last.cluster, Resource: last.rid}), nil
+	last := search.Place{Row: items[len(items)-1].node().encoded()}
+	return items, p.view.engine.tokens.Seal(last, nil), nil
 }
 
 // unordered returns the items of a page without a requested order, and reports whether more items exist. Items are
 // ordered by cluster and rid, so that only the clusters of the page are read.
 func (p *pager) unordered(ctx context.Context) (items []*found, more bool, err error) {
 	offset := max(0, p.request.Offset)
-	if p.position != nil {
+	if p.place != nil {
 		offset = 0
 	}
 	if p.tally.listed {
@@ -108,12 +70,12 @@ func compareNodes(a, b node) int {
 	return cmp.Or(cmp.Compare(a.cluster, b.cluster), cmp.Compare(a.rid, b.rid))
 }
 
-// after returns the nodes after the position.
+// after returns the nodes after the place.
 func (p *pager) after(nodes []node) []node {
-	if p.position == nil {
+	if p.place == nil {
 		return nodes
 	}
-	next, is := slices.BinarySearchFunc(nodes, node{p.position.Cluster, p.position.Resource}, compareNodes)
+	next, is := slices.BinarySearchFunc(nodes, decodedNode(p.place.Row), compareNodes)
 	if is {
 		next++
 	}
@@ -123,13 +85,17 @@ func (p *pager) after(nodes []node) []node {
 // counted reads the items of a page whose clusters are known by the numbers of their matches.
 func (p *pager) counted(ctx context.Context, offset int) (items []*found, more bool, err error) {
 	var clusters []*clusterTally
+	var last node
+	if p.place != nil {
+		last = decodedNode(p.place.Row)
+	}
 	atLeast := 0
 	for _, one := range p.tally.clusters {
 		switch {
-		case p.position != nil && one.id < p.position.Cluster:
+		case p.place != nil && one.id < last.cluster:
 			continue
-		case p.position != nil && one.id == p.position.Cluster:
-			// The number of matches after the position is unknown.
+		case p.place != nil && one.id == last.cluster:
+			// The number of matches after the place is unknown.
 		case len(clusters) == 0 && offset >= one.count:
 			offset -= one.count
 			continue
@@ -146,8 +112,8 @@ func (p *pager) counted(ctx context.Context, offset int) (items []*found, more b
 	}
 	b := p.condition.builder()
 	where := p.condition.where(b, p.in(b, clusters))
-	if p.position != nil {
-		where += fmt.Sprintf(" AND (r.cluster, r.rid) > (%s, %s)", b.arg(p.position.Cluster), b.arg(p.position.Resource))
+	if p.place != nil {
+		where += fmt.Sprintf(" AND (r.cluster, r.rid) > (%s, %s)", b.arg(last.cluster), b.arg(last.rid))
 	}
 	statement := "SELECT " + itemColumns + " FROM " + table("resources") + " r WHERE " + where
 	bounded := p.request.Limit >= 0
@@ -185,15 +151,6 @@ func (p *pager) in(b *builder, clusters []*clusterTally) string {
 		parts = append(parts, inClusters(b, of)+p.condition.selection.conditionOn(b, classes))
 	}
 	return "(" + strings.Join(parts, " OR ") + ")"
-}
-
-// inOrderOf sorts items in the order of keys.
-func inOrderOf(nodes []node, items []*found) {
-	positions := make(map[node]int, len(nodes))
-	for i, at := range nodes {
-		positions[at] = i
-	}
-	slices.SortFunc(items, func(a, b *found) int { return cmp.Compare(positions[a.node()], positions[b.node()]) })
 }
 
 // allNodes returns the keys of all matches.

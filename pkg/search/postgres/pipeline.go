@@ -84,7 +84,7 @@ type countTable struct {
 const countRows = 1000
 
 // addCounts adds numbers to those of a table, and deletes rows without resources. The JSON of a row has a field for each
-// column. number returns its number. The statements are sent if there are many rows.
+// column. number returns its number, which may be 0. The statements are sent if there are many rows.
 func addCounts[R any](ctx context.Context, p *pipeline, to *countTable, cluster int32, rows []R, number func(*R) int64) error {
 	from := "json_to_recordset($2) AS r(" + to.types + ")"
 	insert := "INSERT INTO " + table(to.name) + " AS t SELECT $1, r.* FROM " + from +
@@ -94,6 +94,7 @@ func addCounts[R any](ctx context.Context, p *pipeline, to *countTable, cluster 
 	for _, column := range to.key {
 		remove += " AND t." + column + " = r." + column
 	}
+	rows = slices.DeleteFunc(rows, func(row R) bool { return number(&row) == 0 })
 	for part := range slices.Chunk(rows, countRows) {
 		encoded, err := json.Marshal(part)
 		if err != nil {

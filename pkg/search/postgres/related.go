@@ -14,7 +14,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 )
 
-// relations finds the resources that are one edge away from matches.
+// relations finds the resources that can be reached from matches along edges.
 type relations struct {
 	view    *view
 	inquiry *inquiry
@@ -25,19 +25,41 @@ type relations struct {
 	decisions map[*class]visibility.Decision
 }
 
-// neighbor is a related resource with the matches to which it is related.
+// neighbor is a related resource with the matches from which it can be reached.
 type neighbor struct {
 	kind    string
-	origins []node
+	origins sets.Set[node]
 }
 
 // related returns the resources that are related to the matches, and the items that are related to
 // the matches of the page.
 func (v *view) related(ctx context.Context, i *inquiry, matches, page []node, request *search.Request) ([]search.Related, error) {
 	r := &relations{view: v, inquiry: i, request: request, matching: sets.New(matches...), decisions: map[*class]visibility.Decision{}}
-	counts, err := r.count(ctx, matches)
-	if err != nil {
-		return nil, err
+	origins := matches
+	if request.Items {
+		origins = page
+	}
+	var near map[node]neighbor
+	var err error
+	if request.RelatedItems {
+		if near, err = r.neighbors(ctx, origins, true); err != nil {
+			return nil, err
+		}
+	}
+	var counts map[string]int
+	switch {
+	case request.RelatedItems && len(origins) == len(matches):
+		counts = countsOf(near)
+	case i.byName || request.RelatedDepth > 1:
+		all, err := r.neighbors(ctx, matches, false)
+		if err != nil {
+			return nil, err
+		}
+		counts = countsOf(all)
+	default:
+		if counts, err = r.count(ctx, matches); err != nil {
+			return nil, err
+		}
 	}
 	var related []search.Related
 	for _, kind := range slices.Sorted(maps.Keys(counts)) {
@@ -46,78 +68,98 @@ func (v *view) related(ctx context.Context, i *inquiry, matches, page []node, re
 	if !request.RelatedItems {
 		return related, nil
 	}
-	origins := matches
-	if request.Items {
-		origins = page
-	}
-	near, err := r.neighbors(ctx, origins)
-	if err != nil {
-		return nil, err
-	}
 	return related, r.addItems(ctx, related, near)
 }
 
-// count counts related resources by kind. If classes alone determine which resources are in the scope, the database
-// does, so that the neighbors of many matches need no memory.
+func countsOf(near map[node]neighbor) map[string]int {
+	counts := map[string]int{}
+	for _, one := range near {
+		counts[one.kind]++
+	}
+	return counts
+}
+
+// count counts the resources at a distance of one edge in the database, by kind, so that the neighbors of many matches
+// need no memory. Classes alone must determine which resources are in the scope.
 func (r *relations) count(ctx context.Context, matches []node) (map[string]int, error) {
 	counts := map[string]int{}
-	if r.inquiry.byName {
-		near, err := r.neighbors(ctx, matches)
-		for _, one := range near {
-			counts[one.kind]++
-		}
-		return counts, err
-	}
 	// If classes alone determine the matches, they also exclude matches from the counts.
 	byClass := len(r.inquiry.rest.Filters)+len(r.inquiry.rest.Keywords) == 0
 	err := r.view.eachNeighborClass(ctx, matches, !byClass, func(of *class, n int) {
-		if match := byClass && r.inquiry.selection.has(of); !match && r.relates(of, nil) {
+		if match := byClass && r.inquiry.selection.has(of); !match && r.request.RelatesKind(of.shape.kind) && r.visible(of, nil) {
 			counts[of.shape.kind] += n
 		}
 	})
 	return counts, err
 }
 
-// neighbors returns the related resources of some matches.
-func (r *relations) neighbors(ctx context.Context, matches []node) (map[node]neighbor, error) {
-	from, origins := sets.New(matches...), map[node][]node{}
-	add := func(match, other node) {
-		if from.Has(match) && !r.matching.Has(other) {
-			origins[other] = append(origins[other], match)
+// neighbors returns the related resources of some matches. If traced is true, they have origins.
+func (r *relations) neighbors(ctx context.Context, matches []node, traced bool) (map[node]neighbor, error) {
+	// level contains the nodes to which paths of the same length lead, with the origins of these paths.
+	level, near := map[node]sets.Set[node]{}, map[node]neighbor{}
+	for _, match := range matches {
+		level[match] = sets.Set[node]{}
+		if traced {
+			level[match].Insert(match)
 		}
 	}
-	err := r.view.eachEdge(ctx, matches, func(source, dest node) {
-		add(source, dest)
-		add(dest, source)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("edges: %w", err)
+	for range max(1, r.request.RelatedDepth) {
+		next := map[node]sets.Set[node]{}
+		add := func(from, to node) {
+			origins, begins := level[from]
+			if !begins {
+				return
+			}
+			if next[to] == nil {
+				next[to] = sets.Set[node]{}
+			}
+			maps.Copy(next[to], origins)
+		}
+		err := r.view.eachEdge(ctx, slices.Collect(maps.Keys(level)), func(source, dest node) {
+			add(source, dest)
+			add(dest, source)
+		})
+		if err != nil {
+			return nil, fmt.Errorf("edges: %w", err)
+		}
+		level = map[node]sets.Set[node]{}
+		err = r.eachVisible(ctx, slices.Collect(maps.Keys(next)), func(at node, kind string) {
+			if kind != "Node" && kind != "Channel" {
+				level[at] = next[at]
+			}
+			if one, reached := near[at]; reached {
+				maps.Copy(one.origins, next[at])
+			} else if !r.matching.Has(at) && r.request.RelatesKind(kind) {
+				near[at] = neighbor{kind: kind, origins: next[at]}
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
+	return near, nil
+}
+
+// eachVisible executes call for each of the nodes that is a resource in the scope.
+func (r *relations) eachVisible(ctx context.Context, nodes []node, call func(at node, kind string)) error {
 	// Without names, an index-only scan is sufficient.
 	name := "NULL::text"
 	if r.inquiry.byName {
 		name = "r.name"
 	}
-	near := map[node]neighbor{}
 	var at node
 	var id int64
 	var text *string
 	scans := []any{&at.cluster, &at.rid, &id, &text}
-	err = r.view.eachNode(ctx, slices.Collect(maps.Keys(origins)), rowsOf("r.cluster, r.rid, r.class, "+name), scans, func() error {
-		of, err := r.view.class(id)
-		if err == nil && r.relates(of, text) {
-			near[at] = neighbor{kind: of.shape.kind, origins: origins[at]}
+	return r.view.eachNode(ctx, nodes, rowsOf("r.cluster, r.rid, r.class, "+name), scans, r.view.ofClass(&id, func(of *class) {
+		if r.visible(of, text) {
+			call(at, of.shape.kind)
 		}
-		return err
-	})
-	return near, err
+	}))
 }
 
-// relates reports whether a resource of a class is in the scope, and of a requested kind.
-func (r *relations) relates(class *class, name *string) bool {
-	if !r.request.RelatesKind(class.shape.kind) {
-		return false
-	}
+// visible reports whether a resource of a class is in the scope.
+func (r *relations) visible(class *class, name *string) bool {
 	decision, known := r.decisions[class]
 	if !known {
 		decision = r.inquiry.scope.Decide(class.is)
@@ -142,7 +184,7 @@ func (r *relations) addItems(ctx context.Context, related []search.Related, near
 	}
 	origins := sets.Set[node]{}
 	for _, at := range first {
-		origins.Insert(near[at].origins...)
+		maps.Copy(origins, near[at].origins)
 	}
 	uids, err := r.uids(ctx, origins.UnsortedList())
 	if err != nil {
@@ -155,12 +197,10 @@ func (r *relations) addItems(ctx context.Context, related []search.Related, near
 	of := map[string][]search.Item{}
 	for _, one := range items {
 		at := near[one.node()]
-		for _, origin := range at.origins {
+		for origin := range at.origins {
 			one.RelatedTo = append(one.RelatedTo, uids[origin])
 		}
-		// Two resources may have several relations.
 		slices.Sort(one.RelatedTo)
-		one.RelatedTo = slices.Compact(one.RelatedTo)
 		of[at.kind] = append(of[at.kind], one.Item)
 	}
 	for i := range related {

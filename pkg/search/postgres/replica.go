@@ -55,7 +55,7 @@ type replica struct {
 	port   uint16
 
 	mu sync.Mutex
-	// responding ends when the replica does not respond. It is nil until the replica responds again.
+	// responding has ended unless the replica responds.
 	responding context.Context
 	end        context.CancelFunc
 	// fresh is the moment up to which the replica contains all reports.
@@ -85,6 +85,8 @@ func (e *Engine) openReplicas(ctx context.Context) error {
 		}
 		r := &replica{database: newDatabase(e, pool), host: config.ConnConfig.Host, port: config.ConnConfig.Port}
 		r.database.replica = r
+		r.responding, r.end = context.WithCancel(ctx)
+		r.end()
 		e.replicas = append(e.replicas, r)
 		config = config.Copy()
 		config.MaxConns = 1
@@ -107,7 +109,7 @@ func answer[T any](ctx context.Context, e *Engine, call func(context.Context, *d
 	if err == nil || ctx.Err() != nil || !ofReplica(err) {
 		return result, err
 	}
-	countReplicaRead(readFailed)
+	replicaReads.WithLabelValues("failed").Inc()
 	if away(err) {
 		r.lost(err)
 	}
@@ -131,12 +133,12 @@ func (e *Engine) freshReplica(ctx context.Context) (*replica, context.Context, c
 	for i := range e.replicas {
 		r := e.replicas[(first+i)%len(e.replicas)]
 		if responding := r.usable(); responding != nil {
-			countReplicaRead(readSent)
+			replicaReads.WithLabelValues("sent").Inc()
 			running, cancel := whileResponding(ctx, responding)
 			return r, running, cancel
 		}
 	}
-	countReplicaRead(readStale)
+	replicaReads.WithLabelValues("stale").Inc()
 	return nil, nil, nil
 }
 
@@ -151,7 +153,7 @@ func whileResponding(ctx, responding context.Context) (context.Context, context.
 func (r *replica) usable() context.Context {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.responding == nil || time.Since(r.fresh) > r.engine.options.MaxStaleness {
+	if r.responding.Err() != nil || time.Since(r.fresh) > r.engine.options.MaxStaleness {
 		return nil
 	}
 	return r.responding
@@ -164,25 +166,19 @@ func (d *database) refreshing(ctx context.Context) (context.Context, context.Can
 		return ctx, cancel
 	}
 	d.replica.mu.Lock()
-	responding := d.replica.responding
-	d.replica.mu.Unlock()
-	if responding == nil {
-		cancel()
-		return ctx, cancel
-	}
-	stop := context.AfterFunc(responding, cancel)
-	return ctx, func() { stop(); cancel() }
+	defer d.replica.mu.Unlock()
+	running, end := whileResponding(ctx, d.replica.responding)
+	return running, func() { end(); cancel() }
 }
 
 // lost ends the searches on a replica.
 func (r *replica) lost(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.responding == nil {
+	if r.responding.Err() != nil {
 		return
 	}
 	r.end()
-	r.responding = nil
 	klog.Background().WithName("search-postgres").Error(err, "Cannot use a replica of the search database; the primary answers its searches", "host", r.host, "port", r.port)
 }
 
@@ -191,7 +187,7 @@ func (r *replica) found(ctx context.Context, fresh time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.fresh = fresh
-	if r.responding == nil {
+	if r.responding.Err() != nil {
 		r.responding, r.end = context.WithCancel(ctx)
 		klog.Background().WithName("search-postgres").Info("Using a replica of the search database", "host", r.host, "port", r.port)
 	}

@@ -76,8 +76,8 @@ type columns struct {
 	created      *int64
 	createdOther bool
 	name         *string
-	// nameOther is true if name is not the whole property name, or not a plain name.
-	nameOther bool
+	// nameKey is not nil if name is not the whole property name, or not a plain name.
+	nameKey *string
 	// leaves contains the terms of leaves in order.
 	leaves []int64
 	terms  []int64
@@ -110,15 +110,9 @@ func (c *columns) nameColumns(properties query.Properties) {
 			c.name = &name
 		}
 	}
-	c.nameOther = p.Type != query.String || !plainText(p.Leaves[0].Text) || c.name == nil
-}
-
-// nameKey returns the column that is not NULL if nameOther is true.
-func (c *columns) nameKey() *string {
-	if !c.nameOther {
-		return nil
+	if p.Type != query.String || !plainText(p.Leaves[0].Text) || c.name == nil {
+		c.nameKey = new(string)
 	}
-	return new(string)
 }
 
 // exactTime returns the time of a property, if the property is a time that microseconds can

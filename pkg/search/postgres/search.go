@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -49,12 +48,14 @@ func (i *inquiry) compile(ctx context.Context, v *view) (*condition, error) {
 // Search implements search.Engine.
 func (e *Engine) Search(ctx context.Context, scope visibility.Scope, request *search.Request) (_ *search.Result, err error) {
 	defer observe("search", time.Now(), &err)
-	position, err := e.position(request)
-	if err != nil {
-		return nil, fmt.Errorf("search: %w", err)
+	var place *search.Place
+	if request.Continue != "" {
+		if place, err = e.tokens.Open(request.Continue, request.OrderBy); err != nil {
+			return nil, fmt.Errorf("search: %w", err)
+		}
 	}
 	result, err := answer(ctx, e, func(ctx context.Context, d *database) (*search.Result, error) {
-		return d.search(ctx, scope, request, position)
+		return d.search(ctx, scope, request, place)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("search: %w", err)
@@ -62,7 +63,7 @@ func (e *Engine) Search(ctx context.Context, scope visibility.Scope, request *se
 	return result, nil
 }
 
-func (d *database) search(ctx context.Context, scope visibility.Scope, request *search.Request, position *position) (*search.Result, error) {
+func (d *database) search(ctx context.Context, scope visibility.Scope, request *search.Request, place *search.Place) (*search.Result, error) {
 	result := &search.Result{}
 	err := d.inquire(ctx, scope, &request.Query, request.Now, func(v *view, i *inquiry) error {
 		result.Version = i.version
@@ -94,7 +95,7 @@ func (d *database) search(ctx context.Context, scope visibility.Scope, request *
 			counted := by.completion(request.CountLimit)
 			result.Counts, result.MoreCounts = counted.Values, counted.More
 		}
-		p := pager{view: v, condition: c, tally: counts, request: request, position: position}
+		p := pager{view: v, condition: c, tally: counts, request: request, place: place}
 		var page []node
 		if request.Items && request.Limit != 0 {
 			items, next, err := p.page(ctx)
@@ -152,7 +153,6 @@ func (v *view) get(ctx context.Context, scope visibility.Scope, nodes []node) ([
 	if err != nil {
 		return nil, err
 	}
-	inOrderOf(nodes, read)
 	var items []search.Item
 	for _, one := range read {
 		properties, err := query.DecodeProperties(one.JSON())
@@ -165,6 +165,3 @@ func (v *view) get(ctx context.Context, scope visibility.Scope, nodes []node) ([
 	}
 	return items, nil
 }
-
-// errPosition is the error for an invalid continue token.
-var errPosition = errors.New("the continue token does not belong to this search")

@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -122,7 +123,8 @@ func (c *catalog) selection(scope visibility.Scope, q *query.Query, now time.Tim
 	}
 	s.filtered = len(byShape.Filters) > 0
 	shapes := map[*shape]bool{}
-	for _, one := range c.inOrder() {
+	// The order of the IDs of clusters is the order of items.
+	for _, one := range slices.SortedFunc(maps.Values(c.clusters), func(a, b *cluster) int { return cmp.Compare(a.id, b.id) }) {
 		if !byCluster.Matches(one.name, nil, now) {
 			continue
 		}
@@ -163,11 +165,7 @@ func (s *selection) empty() bool { return len(s.clusters) == 0 }
 
 // condition returns the condition that a resource r is in the selection.
 func (s *selection) condition(b *builder) string {
-	condition := s.classCondition(b)
-	if len(s.named) == 0 {
-		return condition
-	}
-	return "(" + condition + " OR " + namesCondition(b, s.named) + ")"
+	return orNames(b, s.classCondition(b), s.named)
 }
 
 // conditionOn returns the condition that a resource r is in some classes of the selection.
@@ -181,21 +179,23 @@ func (s *selection) conditionOn(b *builder, classes []*class) string {
 			whole = append(whole, one)
 		}
 	}
-	var condition string
-	if len(whole) <= fewClasses {
-		condition = oneOf(b, whole)
-	} else {
-		condition = among(b, whole)
+	return orNames(b, oneOf(b, whole), named)
+}
+
+// oneOf returns the condition that a resource r is in one of some classes.
+func oneOf(b *builder, classes []*class) string {
+	if len(classes) > fewClasses {
+		return among(b, classes)
 	}
+	return fmt.Sprintf("r.class = ANY(%s::bigint[])", b.arg(ids(classes)))
+}
+
+// orNames adds the classes of which only some names are in the scope to a condition.
+func orNames(b *builder, condition string, named []namedClass) string {
 	if len(named) == 0 {
 		return condition
 	}
 	return "(" + condition + " OR " + namesCondition(b, named) + ")"
-}
-
-// oneOf returns the condition that a resource r is in one of a few classes.
-func oneOf(b *builder, classes []*class) string {
-	return fmt.Sprintf("r.class = ANY(%s::bigint[])", b.arg(ids(classes)))
 }
 
 func namesCondition(b *builder, named []namedClass) string {
@@ -221,36 +221,20 @@ func (s *selection) classCondition(b *builder) string {
 		condition := among(b, s.classes)
 		if kinds := s.kinds(); len(kinds) > 0 && len(s.named) == 0 {
 			// The class implies the kind. The index of terms finds the kind faster.
-			condition = fmt.Sprintf("(r.terms && %s::bigint[] AND %s)", b.arg(b.engine.hash.leaves(query.Kind, kinds)), condition)
+			terms := mapped(kinds, func(kind string) int64 { return b.engine.hash.leaf(query.Kind, false, "", kind) })
+			condition = fmt.Sprintf("(r.terms && %s::bigint[] AND %s)", b.arg(terms), condition)
 		}
 		return condition
 	}
-	var whole []int32
-	var rest []*class
-	for _, of := range s.clusters {
-		if !of.whole {
-			rest = append(rest, of.classes...)
-			continue
-		}
-		whole = append(whole, of.id)
-		for _, class := range of.classes {
-			if class.id < 0 {
-				rest = append(rest, class)
-			}
-		}
-	}
+	whole, rest := s.withoutWhole()
 	condition := "r.class > 0"
 	if len(whole) < b.clusters {
-		condition = fmt.Sprintf("(r.cluster = ANY(%s::integer[]) AND r.class > 0)", b.arg(whole))
+		condition = fmt.Sprintf("(r.cluster = ANY(%s::integer[]) AND r.class > 0)", b.arg(idsOf(whole)))
 	}
-	switch {
-	case len(rest) == 0:
+	if len(rest.classes) == 0 {
 		return condition
-	case len(rest) <= fewClasses:
-		return fmt.Sprintf("(%s OR %s)", condition, oneOf(b, rest))
-	default:
-		return fmt.Sprintf("(%s OR %s)", condition, among(b, rest))
 	}
+	return fmt.Sprintf("(%s OR %s)", condition, oneOf(b, rest.classes))
 }
 
 // inClusters returns the first part of a condition on classes of some clusters.
@@ -267,24 +251,10 @@ func (s *selection) indexed(b *builder) string {
 	condition := "r.class > 0"
 	if s.filtered || len(s.clusters) < b.clusters || slices.ContainsFunc(s.clusters, func(of clusterSelection) bool { return !of.whole }) {
 		condition = among(b, s.classes)
-	} else if secrets := s.secrets(); len(secrets) > 0 {
-		condition = "(" + condition + " OR " + among(b, secrets) + ")"
+	} else if _, secrets := s.withoutWhole(); len(secrets.classes) > 0 {
+		condition = "(" + condition + " OR " + among(b, secrets.classes) + ")"
 	}
-	if len(s.named) == 0 {
-		return condition
-	}
-	return "(" + condition + " OR " + namesCondition(b, s.named) + ")"
-}
-
-// secrets returns the classes of Secrets of managed clusters.
-func (s *selection) secrets() []*class {
-	var secrets []*class
-	for _, one := range s.classes {
-		if one.id < 0 {
-			secrets = append(secrets, one)
-		}
-	}
-	return secrets
+	return orNames(b, condition, s.named)
 }
 
 // among returns the condition that a resource r is in one of many classes. PostgreSQL looks up the
@@ -311,11 +281,7 @@ func (s *selection) kinds() []string {
 }
 
 func (s *selection) clusterIDs() []int32 {
-	result := make([]int32, len(s.clusters))
-	for i := range s.clusters {
-		result[i] = s.clusters[i].id
-	}
-	return result
+	return mapped(s.clusters, func(of clusterSelection) int32 { return of.id })
 }
 
 // withoutWhole separates the clusters in which all resources except Secrets are selected.
@@ -338,26 +304,18 @@ func (s *selection) withoutWhole() ([]*cluster, *selection) {
 }
 
 func idsOf(clusters []*cluster) []int32 {
-	result := make([]int32, len(clusters))
-	for i := range clusters {
-		result[i] = clusters[i].id
-	}
-	return result
+	return mapped(clusters, func(one *cluster) int32 { return one.id })
 }
 
 func ids(classes []*class) []int64 {
-	result := make([]int64, len(classes))
-	for i := range classes {
-		result[i] = classes[i].id
-	}
-	return result
+	return mapped(classes, func(one *class) int64 { return one.id })
 }
 
-// leaves returns the terms of the values of a property that is not a map.
-func (h hasher) leaves(property string, values []string) []int64 {
-	terms := make([]int64, len(values))
-	for i, value := range values {
-		terms[i] = h.leaf(property, false, "", value)
+// mapped returns the results of a function for all elements.
+func mapped[T, R any](elements []T, call func(T) R) []R {
+	results := make([]R, len(elements))
+	for i := range elements {
+		results[i] = call(elements[i])
 	}
-	return terms
+	return results
 }

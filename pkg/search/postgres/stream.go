@@ -1,8 +1,10 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
@@ -65,7 +67,6 @@ func (c *condition) each(ctx context.Context, v *view, classes func(*builder) st
 		return call(one)
 	})
 	if c.refine {
-		registerMetrics()
 		compared.Add(float64(read))
 	}
 	return err
@@ -79,18 +80,24 @@ func (v *view) items(ctx context.Context, statement string, args []any) ([]*foun
 	return items, err
 }
 
-// itemsOf reads resources by their keys. It omits those that do not exist.
+// itemsOf reads resources by their keys, in the order of the keys. It omits those that do not exist.
 func (v *view) itemsOf(ctx context.Context, nodes []node) ([]*found, error) {
 	r := itemReader{view: v}
-	items := make([]*found, 0, len(nodes))
+	items, positions := make([]*found, 0, len(nodes)), make(map[node]int, len(nodes))
+	for i, at := range nodes {
+		positions[at] = i
+	}
 	err := v.eachNode(ctx, nodes, rowsOf(itemColumns), r.scans(), r.into(&items))
+	slices.SortFunc(items, func(a, b *found) int { return cmp.Compare(positions[a.node()], positions[b.node()]) })
 	return items, err
 }
 
 func (r *itemReader) into(items *[]*found) func() error {
 	return func() error {
 		one, err := r.found()
-		*items = append(*items, one)
+		if err == nil {
+			*items = append(*items, one)
+		}
 		return err
 	}
 }

@@ -34,11 +34,7 @@ type clusterTally struct {
 }
 
 func (t *tally) clusterIDs() []int32 {
-	result := make([]int32, len(t.clusters))
-	for i, one := range t.clusters {
-		result[i] = one.id
-	}
-	return result
+	return mapped(t.clusters, func(one *clusterTally) int32 { return one.id })
 }
 
 // addTo adds matches to a cluster.
@@ -162,13 +158,7 @@ func (c *condition) count(ctx context.Context, v *view, classes func(*builder) s
 	var id int64
 	var n int
 	statement := "SELECT r.class, count(*) FROM " + table("resources") + " r WHERE " + c.where(b, classes(b)) + " GROUP BY r.class"
-	return v.rows(ctx, statement, b.args, []any{&id, &n}, func() error {
-		class, err := v.class(id)
-		if err == nil {
-			add(class, n)
-		}
-		return err
-	})
+	return v.rows(ctx, statement, b.args, []any{&id, &n}, v.ofClass(&id, func(of *class) { add(of, n) }))
 }
 
 // list lists the resources that meet the condition.
@@ -181,13 +171,7 @@ func (c *condition) list(ctx context.Context, v *view, s *selection, t *tally) e
 	b := c.builder()
 	var id, rid int64
 	statement := "SELECT r.class, r.rid FROM " + table("resources") + " r WHERE " + c.where(b, classes(b))
-	return v.rows(ctx, statement, b.args, []any{&id, &rid}, func() error {
-		class, err := v.class(id)
-		if err == nil {
-			t.list(class, rid)
-		}
-		return err
-	})
+	return v.rows(ctx, statement, b.args, []any{&id, &rid}, v.ofClass(&id, func(of *class) { t.list(of, rid) }))
 }
 
 // namesOnly reports whether the condition only concerns names.

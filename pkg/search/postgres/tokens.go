@@ -42,46 +42,46 @@ func tokens(text string, call func(token string, begin int)) {
 	}
 }
 
+// tokenKey identifies a token. Tokens of Secrets of managed clusters are counted separately.
+type tokenKey struct {
+	secret bool
+	token  string
+}
+
 // tokenCount is a token with the change of its resource count.
 type tokenCount struct {
-	term int64
-	more int64
+	row tokenRow
 	// last is the last counted resource, so that each resource counts once.
 	last int
 }
 
-// tokenCounts contains the tokens that a report changes. Tokens of Secrets of managed clusters are
-// counted separately.
+// tokenCounts contains the tokens that a report changes.
 type tokenCounts struct {
 	hash      hasher
-	byToken   [2]map[string]*tokenCount
+	byToken   map[tokenKey]*tokenCount
 	resources int
 }
 
 func newTokenCounts(hash hasher) *tokenCounts {
-	return &tokenCounts{hash: hash, byToken: [2]map[string]*tokenCount{{}, {}}}
+	return &tokenCounts{hash: hash, byToken: map[tokenKey]*tokenCount{}}
 }
 
 // add counts the tokens of a resource and appends their terms. If by is -1, it subtracts them.
 func (t *tokenCounts) add(secret bool, words string, by int64, terms []int64) []int64 {
 	t.resources++
-	byToken := t.byToken[0]
-	if secret {
-		byToken = t.byToken[1]
-	}
 	tokens(words, func(token string, _ int) {
 		if len(token) > longToken {
 			token = anyLong
 		}
-		one := byToken[token]
+		one := t.byToken[tokenKey{secret, token}]
 		if one == nil {
-			one = &tokenCount{term: t.hash.sum(hashToken, token)}
-			byToken[strings.Clone(token)] = one
+			one = &tokenCount{row: tokenRow{Secret: secret, Token: strings.Clone(token), Term: t.hash.sum(hashToken, token)}}
+			t.byToken[tokenKey{secret, one.row.Token}] = one
 		}
 		if one.last != t.resources {
 			one.last = t.resources
-			one.more += by
-			terms = append(terms, one.term)
+			one.row.N += by
+			terms = append(terms, one.row.Term)
 		}
 	})
 	return terms
@@ -100,12 +100,8 @@ var tokenTable = countTable{name: "tokens", key: []string{"term", "secret"}, typ
 // store updates the table. The caller must hold the lock of the cluster.
 func (t *tokenCounts) store(ctx context.Context, p *pipeline, cluster int32) error {
 	var rows []tokenRow
-	for i := range t.byToken {
-		for token, one := range t.byToken[i] {
-			if one.more != 0 {
-				rows = append(rows, tokenRow{i == 1, token, one.term, one.more})
-			}
-		}
+	for _, one := range t.byToken {
+		rows = append(rows, one.row)
 	}
 	// Inserts are faster in the order of the key.
 	slices.SortFunc(rows, func(x, y tokenRow) int { return cmp.Compare(x.Term, y.Term) })

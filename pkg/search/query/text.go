@@ -85,31 +85,12 @@ func IsTime(text string) bool {
 	return is
 }
 
-// CompareTexts orders the texts of leaves: first numbers by value, then times by time, then other
-// texts by bytes. Strings in the form of numbers or times are treated as such. It returns 0 for "1"
-// and "1.0".
-func CompareTexts(a, b string) int {
-	rankA, numberA, timeA := rank(a)
-	rankB, numberB, timeB := rank(b)
-	if rankA != rankB {
-		return cmp.Compare(rankA, rankB)
-	}
-	switch rankA {
-	case rankNumber:
-		return cmp.Compare(numberA, numberB)
-	case rankTime:
-		return timeA.Compare(timeB)
-	default:
-		return strings.Compare(a, b)
-	}
-}
-
-// OrderText returns the text by which a leaf is ordered. That of a leaf with a key is "key=value".
-func OrderText(leaf Leaf) string {
-	if leaf.Key == "" {
-		return leaf.Text
-	}
-	return LeafText(Map, leaf)
+// OrderKey is the text of a leaf in a form that is fast to compare.
+type OrderKey struct {
+	Text   string
+	rank   uint8
+	number float64
+	at     time.Time
 }
 
 const (
@@ -118,12 +99,46 @@ const (
 	rankText
 )
 
-func rank(text string) (int, float64, time.Time) {
+// NewOrderKey returns the key of a text. Strings in the form of numbers or times are treated as such.
+func NewOrderKey(text string) OrderKey {
 	if number, is := ParseNumber(text); is {
-		return rankNumber, number, time.Time{}
+		return OrderKey{Text: text, rank: rankNumber, number: number}
 	}
 	if at, is := ParseTime(text); is {
-		return rankTime, 0, at
+		return OrderKey{Text: text, rank: rankTime, at: at}
 	}
-	return rankText, 0, time.Time{}
+	return PlainOrderKey(text)
+}
+
+// PlainOrderKey returns the key of a text that is neither a number nor a time.
+func PlainOrderKey(text string) OrderKey { return OrderKey{Text: text, rank: rankText} }
+
+// Compare orders numbers by value before times, and times before other texts, which are ordered by bytes. It returns 0
+// for "1" and "1.0".
+func (k *OrderKey) Compare(other *OrderKey) int {
+	if k.rank != other.rank {
+		return cmp.Compare(k.rank, other.rank)
+	}
+	switch k.rank {
+	case rankNumber:
+		return cmp.Compare(k.number, other.number)
+	case rankTime:
+		return k.at.Compare(other.at)
+	default:
+		return strings.Compare(k.Text, other.Text)
+	}
+}
+
+// CompareTexts orders the texts of leaves by their keys.
+func CompareTexts(a, b string) int {
+	x, y := NewOrderKey(a), NewOrderKey(b)
+	return x.Compare(&y)
+}
+
+// OrderText returns the text by which a leaf is ordered. That of a leaf with a key is "key=value".
+func OrderText(leaf Leaf) string {
+	if leaf.Key == "" {
+		return leaf.Text
+	}
+	return LeafText(Map, leaf)
 }

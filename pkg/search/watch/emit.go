@@ -25,8 +25,8 @@ func (r *run) emit(ctx context.Context, event Event) error {
 	default:
 	}
 	if stale {
-		if changed, err := r.rescope(ctx); err != nil || changed {
-			return rescoped(changed, err)
+		if err := r.rescope(ctx); err != nil {
+			return err
 		}
 	}
 	bytes := int64(eventBytes)
@@ -60,30 +60,17 @@ func (r *run) send(ctx context.Context, event Event) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if changed, err := r.rescope(ctx); err != nil || changed {
-			return rescoped(changed, err)
+		if err := r.rescope(ctx); err != nil {
+			return err
 		}
 	}
 }
 
-func rescoped(changed bool, err error) error {
-	if err == nil && changed {
-		return errRescoped
-	}
-	return err
-}
-
 // refresh handles a possible change of the scope.
-func (r *run) refresh(ctx context.Context) error {
-	if changed, err := r.rescope(ctx); err != nil || !changed {
-		return err
-	}
-	return r.uninterrupted(ctx, r.resync)
-}
+func (r *run) refresh(ctx context.Context) error { return r.uninterrupted(ctx, r.rescope) }
 
-// rescope updates the scope and reports whether it has changed. While the scope is unknown, no
-// events are sent.
-func (r *run) rescope(ctx context.Context) (bool, error) {
+// rescope updates the scope, and returns errRescoped if it has changed. While the scope is unknown, no events are sent.
+func (r *run) rescope(ctx context.Context) error {
 	var scope visibility.Scope
 	var last error
 	err := wait.ExponentialBackoffWithContext(ctx, scopeBackoff, func(ctx context.Context) (bool, error) {
@@ -95,14 +82,14 @@ func (r *run) rescope(ctx context.Context) (bool, error) {
 	})
 	switch {
 	case ctx.Err() != nil:
-		return false, ctx.Err()
+		return ctx.Err()
 	case err != nil:
-		return false, fmt.Errorf("the permissions of the caller are unknown: %w", last)
+		return fmt.Errorf("the permissions of the caller are unknown: %w", last)
 	}
 	r.scoped = time.Now()
 	if scope == r.scope {
-		return false, nil
+		return nil
 	}
 	r.scope = scope
-	return true, nil
+	return errRescoped
 }

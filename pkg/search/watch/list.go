@@ -127,9 +127,7 @@ func (r *run) sendCurrent(ctx context.Context, chunk []listed) (int, error) {
 		encoded := search.JSON(items[i].JSON())
 		items[i].Object = encoded
 		bytes += len(encoded)
-	}
-	for i := range items {
-		if err := held.grow(int64(len(items[i].JSON()))); err != nil {
+		if err := held.grow(int64(len(encoded))); err != nil {
 			return 0, err
 		}
 	}

@@ -81,7 +81,7 @@ func (r *run) run(ctx context.Context) error {
 	if err := r.sent.share.grow(watchBytes); err != nil {
 		return err
 	}
-	if _, err := r.rescope(ctx); err != nil {
+	if err := r.rescope(ctx); err != nil && !errors.Is(err, errRescoped) {
 		return err
 	}
 	after, err := r.begin(ctx)
@@ -109,32 +109,26 @@ func (r *run) run(ctx context.Context) error {
 			}
 		default:
 		}
+		var err error
 		select {
 		case b := <-batches:
-			if b.err != nil {
-				return fmt.Errorf("reading changes: %w", b.err)
+			if err = r.apply(ctx, b); err == nil {
+				r.batch.release()
+				fetch(b.next)
 			}
-			if err := r.apply(ctx, b); err != nil {
-				return err
-			}
-			r.batch.release()
-			fetch(b.next)
 		case <-r.changed:
-			if err := r.refresh(ctx); err != nil {
-				return err
-			}
+			err = r.refresh(ctx)
 		case <-r.poll.C:
-			if err := r.refresh(ctx); err != nil {
-				return err
-			}
+			err = r.refresh(ctx)
 		case <-bookmarks.C:
 			if r.position > r.bookmarked {
-				if err := r.bookmark(ctx, false); err != nil {
-					return err
-				}
+				err = r.bookmark(ctx, false)
 			}
 		case <-ctx.Done():
-			return ctx.Err()
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
 		}
 	}
 }
@@ -200,6 +194,9 @@ func (r *run) read(ctx context.Context, after search.Position, timeout time.Dura
 
 // apply sends the events for a batch of changes.
 func (r *run) apply(ctx context.Context, b batch) error {
+	if b.err != nil {
+		return fmt.Errorf("reading changes: %w", b.err)
+	}
 	for i := range b.changes {
 		// The batch may be long, and most of its changes may not match.
 		if err := ctx.Err(); err != nil {

@@ -143,15 +143,16 @@ func TestReportsShareTransactions(t *testing.T) {
 	}
 }
 
-// TestReportsDoNotWaitForAnotherServer checks that small reports proceed while another server changes a cluster, and
-// that the report of this cluster is applied afterwards.
+// TestReportsDoNotWaitForAnotherServer checks that small and full reports proceed while another server changes a cluster,
+// and that reports of this cluster are applied afterwards.
 func TestReportsDoNotWaitForAnotherServer(t *testing.T) {
 	dsn := postgrestest.Start(t)
 	engine, other := open(t, postgres.Options{DSN: dsn}), open(t, postgres.Options{DSN: dsn})
 	mustApply(t, engine, small("busy"))
 	// The lock blocks the report of the other server while it holds the lock of its cluster.
 	release := hold(t, dsn, "SELECT 1 FROM hub_search.resources FOR UPDATE")
-	results := make(chan error, 2)
+	const waiting = 8
+	results := make(chan error, 1+waiting)
 	report := func(engine *postgres.Engine, name string) {
 		r := small("busy")
 		r.Put[0].Properties = append(r.Put[0].Properties, text("status", name))
@@ -160,11 +161,17 @@ func TestReportsDoNotWaitForAnotherServer(t *testing.T) {
 	}
 	go report(other, "first")
 	blocked(t, dsn, 1)
-	go report(engine, "second")
-	blocked(t, dsn, 2)
-	mustApply(t, engine, small("free"))
+	for range waiting {
+		go report(engine, "second")
+	}
+	for range 10 {
+		mustApply(t, engine, small("free"))
+		full := small("free")
+		full.Full = true
+		mustApply(t, engine, full)
+	}
 	release()
-	for range 2 {
+	for range 1 + waiting {
 		if err := <-results; err != nil {
 			t.Errorf("Apply() of a cluster that another server changes: %v", err)
 		}
