@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -18,7 +19,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// partSuffix ends the name of a snapshot that is not complete.
+// partSuffix follows the name of a snapshot that is not complete. A number follows it.
 const partSuffix = ".part"
 
 // SnapshotStatus describes a snapshot.
@@ -34,26 +35,48 @@ type SnapshotStatus struct {
 	EtcdVersion string `json:"etcdVersion,omitempty"`
 }
 
-// SaveSnapshot writes a consistent copy of the data in a directory to file. If a server runs on the
+// SaveSnapshot writes a consistent copy of the data in a directory to file, with mode 0600. If a server runs on the
 // directory, it serves the copy; the caller must be the same user on the same machine. Otherwise
-// SaveSnapshot runs etcd for this time. It replaces an existing file only if overwrite is true. If the copy fails,
-// there is no file, or the previous one; a crash may leave file with the suffix .part, which the next call replaces.
+// SaveSnapshot runs etcd for this time. It replaces an existing file only if overwrite is true. The copy gets its name after
+// it is checked; a killed process leaves a file whose name continues with partSuffix, which the next call deletes.
 func SaveSnapshot(ctx context.Context, dataDir, file string, overwrite bool) (*SnapshotStatus, error) {
 	if _, err := os.Lstat(file); err == nil && !overwrite {
 		return nil, fmt.Errorf("%s exists: choose another file, or use --overwrite", file)
 	}
-	config, stop, err := serving(ctx, dataDir)
+	dir, name := filepath.Split(file)
+	dir = filepath.Clean(dir)
+	if err := removeParts(dir, name+partSuffix); err != nil {
+		return nil, err
+	}
+	// The name is new, so no other process writes the file, and nobody else may open it.
+	part, err := os.CreateTemp(dir, name+partSuffix+"*")
 	if err != nil {
 		return nil, err
 	}
-	defer stop()
-	if _, err := snapshot.NewV3(zap.NewNop()).Save(ctx, config, file); err != nil {
+	defer func() { _ = os.Remove(part.Name()) }() // the next call removes it
+	if err := errors.Join(StreamSnapshot(ctx, dataDir, part), part.Sync(), part.Close()); err != nil {
 		return nil, err
 	}
-	if err := syncDir(filepath.Dir(file)); err != nil {
+	status, err := ReadSnapshot(part.Name())
+	if err != nil {
 		return nil, err
 	}
-	return ReadSnapshot(file)
+	publish := os.Link // which fails if another process has created the file
+	if overwrite {
+		publish = os.Rename
+	}
+	return status, errors.Join(publish(part.Name(), file), syncDir(dir))
+}
+
+// removeParts removes the files in a directory that killed processes have left.
+func removeParts(dir, prefix string) error {
+	entries, err := os.ReadDir(dir)
+	for _, entry := range entries {
+		if number, ours := strings.CutPrefix(entry.Name(), prefix); ours && strings.Trim(number, "0123456789") == "" {
+			err = errors.Join(err, os.Remove(filepath.Join(dir, entry.Name())))
+		}
+	}
+	return err
 }
 
 // StreamSnapshot writes a snapshot as SaveSnapshot does, without checking it. After an error, out may have received a part.
