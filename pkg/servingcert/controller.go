@@ -35,7 +35,7 @@ const (
 	InjectAnnotation = "open-cluster-management.io/inject-ca-from-secret"
 
 	fieldManager = "hub-apiserver"
-	// maxDecisions limits the writes of one reconciliation. A full renewal takes four.
+	// maxDecisions limits the writes of one reconciliation. A full renewal takes five.
 	maxDecisions = 6
 	// recheck is the longest time between two decisions: changes of the Secrets, of APIServices and of the clock take effect
 	// after it.
@@ -115,11 +115,20 @@ func (c *Controller) renew(ctx context.Context) (time.Duration, error) {
 		if err := c.load(ctx, serving, ca, decision); err != nil {
 			return 0, err
 		}
+		if err := c.inject(ctx, serving.Data[BundleKey]); err != nil {
+			return 0, err
+		}
+		if decision.Trusted != nil {
+			if err := c.write(ctx, Decision{Write: decision.Trusted, Reason: "all APIServices contain the authorities"}); err != nil {
+				return 0, err
+			}
+			continue
+		}
 		after := recheck
 		if !decision.Next.IsZero() {
 			after = min(after, decision.Next.Sub(c.clock.Now()))
 		}
-		return max(after, time.Millisecond), c.inject(ctx, serving.Data[BundleKey])
+		return max(after, time.Millisecond), nil
 	}
 	return 0, fmt.Errorf("the Secrets %s and %s in %s change too often", c.policy.Secret, c.policy.CASecret(), c.policy.Namespace)
 }
