@@ -179,7 +179,7 @@ func (d *Data) check(ctx context.Context) error {
 		return fmt.Errorf("marking the ManagedClusters of the restore %s: %w", mark.ID, err)
 	}
 	d.restore = mark.ID
-	return nil
+	return d.renewClaim(ctx)
 }
 
 // readMark returns the mark of the data, or nil if no etcd was restored. If several have different marks, its ID identifies
