@@ -21,7 +21,7 @@ const (
 	// snapshotTime is the format of the time in the name of a snapshot, in UTC. Names sort by time.
 	snapshotTime = "20060102T150405Z"
 	// newSnapshot is the name of a snapshot before it is complete.
-	newSnapshot = snapshotPrefix + "new" + snapshotSuffix
+	newSnapshot = "." + snapshotPrefix + "new" + snapshotSuffix
 
 	// snapshotDeadline bounds one snapshot. firstSnapshotRetry and lastSnapshotRetry bound the delay after
 	// a failure.
