@@ -134,11 +134,8 @@ func (c *Controller) renew(ctx context.Context) (time.Duration, error) {
 }
 
 func (c *Controller) get(ctx context.Context, name string) (*corev1.Secret, error) {
-	secret, err := c.hub.CoreV1().Secrets(c.policy.Namespace).Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
+	secret, err := reconcile.OrNil(c.hub.CoreV1().Secrets(c.policy.Namespace).Get(ctx, name, metav1.GetOptions{}))
+	if err != nil {
 		return nil, fmt.Errorf("reading the Secret %s in %s: %w", name, c.policy.Namespace, err)
 	}
 	return secret, nil

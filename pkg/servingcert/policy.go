@@ -95,7 +95,7 @@ func (p Policy) Decide(serving, ca *corev1.Secret, now time.Time) (Decision, err
 	if !now.Before(renewal(current.cert)) {
 		return p.newAuthority(serving, ca, now, errors.New("two thirds of its lifetime are over"), false)
 	}
-	if bundle, err := encode(current.bundle); err != nil {
+	if bundle, err := certutil.EncodeCertificates(current.bundle...); err != nil {
 		return Decision{}, err
 	} else if !bytes.Equal(bundle, ca.Data[BundleKey]) {
 		return p.write(ca, p.CASecret(), bundleOnly(ca, bundle), "the bundle contains expired or invalid authorities, or not the current one", true)
@@ -115,7 +115,6 @@ func (p Policy) decideServing(current *authority, serving, ca *corev1.Secret, no
 	if untrusted == nil {
 		settled = trusted.Add(settling(current.cert))
 	}
-	next := renewal(current.cert)
 	due := renewal(leaf)
 	if !signed {
 		due = settled
@@ -123,7 +122,7 @@ func (p Policy) decideServing(current *authority, serving, ca *corev1.Secret, no
 	switch {
 	case !now.Before(due) && !now.Before(settled) && signed && len(current.bundle) > 1:
 		// The earlier authorities were last needed by the certificate before this one.
-		bundle, err := encode(current.bundle[:1])
+		bundle, err := certutil.EncodeCertificates(current.cert)
 		if err != nil {
 			return Decision{}, err
 		}
@@ -137,11 +136,7 @@ func (p Policy) decideServing(current *authority, serving, ca *corev1.Secret, no
 	case !bytes.Equal(serving.Data[BundleKey], ca.Data[BundleKey]):
 		return p.write(serving, p.Secret, bundleOnly(serving, ca.Data[BundleKey]), "the certificate authorities changed", false)
 	}
-	for _, at := range []time.Time{due, leaf.NotAfter} {
-		if at.Before(next) {
-			next = at
-		}
-	}
+	next := slices.MinFunc([]time.Time{renewal(current.cert), due, leaf.NotAfter}, time.Time.Compare)
 	decision := Decision{Next: next, CAExpires: current.cert.NotAfter}
 	if untrusted != nil {
 		decision.Trusted = ca.DeepCopy()
@@ -161,7 +156,7 @@ func (p Policy) newAuthority(serving, ca *corev1.Secret, now time.Time, reason e
 			trusted = append(trusted, authorities(secret.Data[BundleKey], now)...)
 		}
 	}
-	content, err := created.content(trusted)
+	content, err := pair(created.cert, created.key, unique(trusted))
 	if err != nil {
 		return Decision{}, err
 	}
