@@ -30,7 +30,6 @@ const (
 	lastSnapshotRetry  = time.Hour
 )
 
-// Schedule is a schedule of snapshots.
 type Schedule struct {
 	// Interval is the time between two snapshots. 0 means none.
 	Interval time.Duration

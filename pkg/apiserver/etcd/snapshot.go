@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -24,10 +23,8 @@ const partSuffix = ".part"
 
 // SnapshotStatus describes a snapshot.
 type SnapshotStatus struct {
-	// Revision is the last revision of the data.
 	Revision int64 `json:"revision"`
-	// Keys is the number of keys.
-	Keys int `json:"keys"`
+	Keys     int   `json:"keys"`
 	// SizeBytes is the size of the database, and SHA256 its hash, which etcd has appended.
 	SizeBytes int64  `json:"sizeBytes"`
 	SHA256    string `json:"sha256"`
@@ -81,14 +78,14 @@ func removeParts(dir, prefix string) error {
 
 // StreamSnapshot writes a snapshot as SaveSnapshot does, without checking it. After an error, out may have received a part.
 func StreamSnapshot(ctx context.Context, dataDir string, out io.Writer) error {
-	config, stop, err := serving(ctx, dataDir)
+	endpoint, stop, err := serving(ctx, dataDir)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	client, err := clientv3.New(config)
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: startTimeout, Logger: zap.NewNop()})
 	if err != nil {
-		return fmt.Errorf("connecting to %s: %w", config.Endpoints[0], err)
+		return fmt.Errorf("connecting to %s: %w", endpoint, err)
 	}
 	defer func() { _ = client.Close() }() // its only error is that ctx has ended
 	answer, err := client.SnapshotWithVersion(ctx)
@@ -102,37 +99,33 @@ func StreamSnapshot(ctx context.Context, dataDir string, out io.Writer) error {
 	return nil
 }
 
-// serving returns the configuration of a client of the etcd that runs on a data directory. If none does, it starts one,
-// which stop stops.
-func serving(ctx context.Context, dataDir string) (config clientv3.Config, stop func(), err error) {
-	config = clientv3.Config{DialTimeout: startTimeout, Logger: zap.NewNop()}
+// serving returns the URL of the etcd that runs on a data directory. If none does, it starts one, which stop stops.
+func serving(ctx context.Context, dataDir string) (endpoint string, stop func(), err error) {
 	if _, err := os.Stat(filepath.Join(dataDir, memberDir)); err != nil {
-		return config, nil, fmt.Errorf("no data of an embedded etcd: %w", err)
+		return "", nil, fmt.Errorf("no data of an embedded etcd: %w", err)
 	}
 	running, err := tryLock(dataDir)
 	if err != nil {
-		return config, nil, err
+		return "", nil, err
 	}
 	if running == nil {
 		socket, err := filepath.Abs(filepath.Join(dataDir, socketFile))
 		if err != nil {
-			return config, nil, err
+			return "", nil, err
 		}
 		if elsewhere, err := os.Readlink(socket); err == nil {
 			socket = elsewhere
 		}
-		config.Endpoints = []string{"unix://" + socket}
-		return config, func() {}, nil
+		return "unix://" + socket, func() {}, nil
 	}
 	if err := running.Close(); err != nil {
-		return config, nil, err
+		return "", nil, err
 	}
 	server, err := Start(ctx, Options{DataDir: dataDir, QuotaBytes: noQuota})
 	if err != nil {
-		return config, nil, err
+		return "", nil, err
 	}
-	config.Endpoints = []string{server.Endpoint()}
-	return config, server.Stop, nil
+	return server.Endpoint(), server.Stop, nil
 }
 
 // ReadSnapshot checks the hash and the structure of a snapshot and describes it.
@@ -173,7 +166,7 @@ func checkHash(name string) (string, error) {
 	if sum := hash.Sum(nil); !bytes.Equal(sum, end) {
 		return "", fmt.Errorf("the SHA-256 hash of the data is %x, but it ends with %x: it is incomplete or damaged, or not a snapshot of etcd", sum, end)
 	}
-	return hex.EncodeToString(end), nil
+	return fmt.Sprintf("%x", end), nil
 }
 
 func syncDir(dir string) error {
