@@ -25,7 +25,6 @@ const (
 	NamespacesOfHub NamespaceSource = "Hub"
 )
 
-// NamespaceSources lists the supported values.
 var NamespaceSources = []NamespaceSource{NamespacesOfCluster, NamespacesOfHub}
 
 func (a *assembly) newDeliverer() *permissions.Deliverer {

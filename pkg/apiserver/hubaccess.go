@@ -184,7 +184,6 @@ func (a *hubAccess) ready(*http.Request) error {
 	return nil
 }
 
-// deniesSearch reports whether the hub denies permissions that searches require.
 func (a *hubAccess) deniesSearch() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

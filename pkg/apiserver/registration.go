@@ -26,7 +26,6 @@ import (
 	managedclusterregistration "open-cluster-management.io/hub-apiserver/pkg/registry/register/managedclusterregistration"
 )
 
-// RegistrationConfig configures the registration of managed clusters.
 type RegistrationConfig struct {
 	Drivers []registerv1alpha1.RegistrationDriver
 	// HubARN is the ARN of the EKS cluster of the hub. It is nil without the driver aws-irsa.

@@ -72,7 +72,6 @@ const (
 	clusterRetry  = 5 * time.Second
 )
 
-// SearchConfig configures search.
 type SearchConfig struct {
 	Engine      SearchEngine
 	DataDir     string
@@ -366,7 +365,6 @@ func (f *fleetSearch) addHooks(s *Server, hub *hubAccess) {
 	}
 }
 
-// searched reports whether the server serves search.
 func (c CompletedConfig) searched() bool {
 	return c.extra.Search != nil && c.generic.MergedResourceConfig.ResourceEnabled(searchv1alpha1.SchemeGroupVersion.WithResource("searches"))
 }

@@ -30,7 +30,6 @@ import (
 
 const campaignPause = time.Second
 
-// Server is the API server, ready to run.
 type Server struct {
 	*Data
 	generic   *genericapiserver.GenericAPIServer

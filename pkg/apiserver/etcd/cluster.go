@@ -66,7 +66,6 @@ func Connect(config storagebackend.TransportConfig, prefix string, direct bool) 
 	return c, nil
 }
 
-// Close closes the connections.
 func (c *Cluster) Close() error {
 	errs := []error{c.Client.Close()}
 	for _, client := range c.members {

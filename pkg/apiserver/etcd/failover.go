@@ -43,7 +43,6 @@ type Failover struct {
 	silent sets.Set[string]
 }
 
-// NewFailover returns a Failover without connections.
 func NewFailover() *Failover {
 	return &Failover{open: map[string]*connrotation.ConnectionTracker{}, silent: sets.New[string]()}
 }
@@ -129,7 +128,6 @@ func (f *Failover) Run(ctx context.Context, cluster *Cluster, isolated func()) {
 	}, probePeriod)
 }
 
-// silent reports whether no member responds.
 func silent(silence map[string]error) bool {
 	for _, err := range silence {
 		if err == nil {

@@ -39,7 +39,6 @@ func requestsInFlight(cores int) (requests, mutating int) {
 	return min(maxInFlight, inFlightPerCore*cores), min(maxMutating, mutatingPerCore*cores)
 }
 
-// Requests are the flags that limit each caller.
 type Requests struct {
 	apiserver.RequestLimits
 	// WriteRates are the values of Written, by the name of the rate.
