@@ -167,6 +167,10 @@ func ready(ctx context.Context, hub *rest.Config, account string, timeout time.D
 	for _, a := range accounts.Items {
 		switch {
 		case a.Status.Clusters != nil: // an account of cluster sets, whose replicas are in the list
+		case a.DeletionTimestamp != nil:
+			fmt.Fprintf(notes, "cluster %s is skipped: its account is being deleted\n", a.Namespace)
+		case a.Status.ExpirationTimestamp != nil && time.Now().After(a.Status.ExpirationTimestamp.Time):
+			fmt.Fprintf(notes, "cluster %s is skipped: the token of its account has expired\n", a.Namespace)
 		case !meta.IsStatusConditionTrue(a.Status.Conditions, authenticationv1beta1.ConditionTokenReported):
 			fmt.Fprintf(notes, "cluster %s is skipped: its account has no token\n", a.Namespace)
 		default:

@@ -3,13 +3,13 @@ package apiserver
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 
@@ -98,10 +98,8 @@ const servedPeriod = 10 * time.Second
 func (s *Server) whenServed(resource schema.GroupVersionResource, run func(context.Context)) func(context.Context) {
 	return func(ctx context.Context) {
 		err := wait.PollUntilContextCancel(ctx, servedPeriod, true, func(context.Context) (bool, error) {
-			served, err := s.hub.Discovery().ServerResourcesForGroupVersion(resource.GroupVersion().String())
-			return err == nil && slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool {
-				return r.Name == resource.Resource
-			}), nil
+			served, err := discovery.IsResourceEnabled(s.hub.Discovery(), resource)
+			return served && err == nil, nil
 		})
 		if err == nil {
 			run(ctx)

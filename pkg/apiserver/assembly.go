@@ -114,14 +114,14 @@ func (a *assembly) deliver() (err error) {
 	if s.clients.clusters == s.clients.own {
 		a.presence.Registrations = s.clients.own.RegisterV1alpha1()
 	}
-	a.deliverer = a.newDeliverer(s.clients, s.informers, s.hub, s.hubRoles.Rbac().V1(), s.addons, a.presence)
+	a.deliverer = a.newDeliverer()
 	return nil
 }
 
 // store builds the table of stored resources, and the handlers around all requests.
 func (a *assembly) store() (err error) {
 	s := a.server
-	executors, bindings := a.executors(s.clients, s.hub, a.deliverer.Sources)
+	executors, bindings := a.executors()
 	a.table = Resources(Dependencies{
 		Restore: s.restore,
 		Permissions: clusterpermission.Options{
@@ -137,10 +137,9 @@ func (a *assembly) store() (err error) {
 		Placement: &managedserviceaccount.Placement{
 			Present: a.presence.Check, SetsAndBindings: s.clients.sets.ClusterV1beta2(), CachedSets: a.resolver,
 		},
-		MaximumTokenValidity: a.extra.MaximumTokenValidity,
-		ReservedAccountNames: a.extra.ReservedAccountNames,
-		Registration:         a.registering.dependencies,
-		Quotas:               &a.extra.Quotas,
+		Accounts:     a.extra.Accounts,
+		Registration: a.registering.dependencies,
+		Quotas:       &a.extra.Quotas,
 	})
 	a.limits = a.limitRequests()
 	if a.importing, err = a.imports(); err != nil {
@@ -148,13 +147,13 @@ func (a *assembly) store() (err error) {
 	}
 	for i := range a.table {
 		if counter := a.table[i].Counter; counter != nil {
-			s.counters = append(s.counters, counter)
+			s.counters, s.counting = append(s.counters, counter), append(s.counting, counter.Run)
 		}
 		a.table[i].Written, a.table[i].Watches = a.limits.written, s.watches
 		a.importing.Add(&a.table[i])
 	}
 	// The gate wraps the authorizer before anything else keeps a reference to it.
-	a.registering.guard(&a.generic)
+	a.guard()
 	return nil
 }
 

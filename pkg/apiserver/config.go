@@ -4,7 +4,6 @@ package apiserver
 
 import (
 	"fmt"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,6 +16,7 @@ import (
 
 	addonv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+	authenticationvalidation "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/validation"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
@@ -48,25 +48,17 @@ type ExtraConfig struct {
 	Identity string
 	// Namespace is the namespace of the hub that contains the Leases of the server, and the Secrets of
 	// its serving certificate.
-	Namespace string
-	// ManifestLimitBytes limits the manifests of one ManifestWork.
+	Namespace          string
 	ManifestLimitBytes int64
-	// EscalationCheck is the action for a ClusterPermission that grants more than its author may grant.
-	EscalationCheck clusterpermission.EscalationCheck
-	// NamespaceSource determines which namespaces the namespaceSelectors of ClusterPermissions match.
-	NamespaceSource NamespaceSource
+	EscalationCheck    clusterpermission.EscalationCheck
+	NamespaceSource    NamespaceSource
 	// RequireManagedCluster refuses new objects that would wait for a cluster to join.
 	RequireManagedCluster bool
 	// WorkExecutor is the executor of the ManifestWorks of ClusterPermissions. If it is nil, the agent
 	// applies them as itself.
-	WorkExecutor *types.NamespacedName
-	// NilExecutor is the action for a ManifestWork without an executor.
-	NilExecutor executor.NilExecutor
-	// MaximumTokenValidity limits the validity of tokens of ManagedServiceAccounts. 0 means no limit.
-	MaximumTokenValidity time.Duration
-	// ReservedAccountNames are names that no new ManagedServiceAccount may have.
-	ReservedAccountNames []string
-	// LeaderElection elects the replica that runs the controllers.
+	WorkExecutor   *types.NamespacedName
+	NilExecutor    executor.NilExecutor
+	Accounts       authenticationvalidation.Validator
 	LeaderElection componentbaseconfig.LeaderElectionConfiguration
 	// Embedded is the etcd in this process, or nil if the server uses another etcd.
 	Embedded *etcd.Server
@@ -74,12 +66,10 @@ type ExtraConfig struct {
 	EtcdFailover *etcd.Failover
 	// Search is nil for a server without fleet search.
 	Search *SearchConfig
-	// Quotas limit the objects of namespaces and the size of objects.
 	Quotas Quotas
 	// Registration applies if this server serves ManagedClusters.
 	Registration *RegistrationConfig
-	// Requests are the limits of each caller.
-	Requests RequestLimits
+	Requests     RequestLimits
 	// Reviewer decides like the authorizer of the generic configuration, with another client of the hub. It is for
 	// requests that need many decisions, so that these delay no other requests.
 	Reviewer authorizer.Authorizer
@@ -88,7 +78,6 @@ type ExtraConfig struct {
 	ServingCertificate *servingcert.Policy
 }
 
-// Config is the configuration of a server.
 type Config struct {
 	Generic *genericapiserver.RecommendedConfig
 	Extra   ExtraConfig
@@ -105,7 +94,6 @@ type completedConfig struct {
 	extra   *ExtraConfig
 }
 
-// DescribeAPI sets the OpenAPI configuration of a server.
 func DescribeAPI(generic *genericapiserver.RecommendedConfig) {
 	namer := openapinamer.NewDefinitionNamer(scheme.Scheme)
 	generic.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, namer)
@@ -116,7 +104,6 @@ func DescribeAPI(generic *genericapiserver.RecommendedConfig) {
 	generic.OpenAPIV3Config.Info.Version = version.Short()
 }
 
-// Complete derives the remaining configuration.
 func (c *Config) Complete() CompletedConfig {
 	hub := rest.CopyConfig(c.Generic.ClientConfig)
 	hub.QPS, hub.Burst = hubQPS, hubBurst

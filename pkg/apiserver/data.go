@@ -32,6 +32,7 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/cluster/managedcluster"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
@@ -156,7 +157,7 @@ func (d *Data) check(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := d.renewClaim(ctx); err != nil {
+	if err := d.claim.renew(ctx); err != nil {
 		return err
 	}
 	readCtx, cancelRead := context.WithTimeout(ctx, markTimeout)
@@ -175,11 +176,16 @@ func (d *Data) check(ctx context.Context) error {
 	if d.clients.clusters != d.clients.own {
 		stamp = d.stampHubClusters
 	}
-	if err := stamp(ctx, mark); err != nil {
+	stamped, err := stamp(ctx, mark.ID)
+	if err != nil {
 		return fmt.Errorf("marking the ManagedClusters of the restore %s: %w", mark.ID, err)
 	}
+	if stamped > 0 {
+		klog.FromContext(ctx).Info("The data were restored from a snapshot; agents keep objects and accounts that it does not contain until the restore is confirmed",
+			"restore", mark.ID, "time", mark.Time, "clusters", stamped)
+	}
 	d.restore = mark.ID
-	return nil
+	return d.claim.renew(ctx)
 }
 
 // readMark returns the mark of the data, or nil if no etcd was restored. If several have different marks, its ID identifies
@@ -206,88 +212,71 @@ func (d *Data) readMark(ctx context.Context) (last *etcd.Mark, err error) {
 	return last, nil
 }
 
-// renewClaim renews the claim, if the server needs one. The marking of many ManagedClusters takes longer than its Lease, so it
-// renews the claim for each page of them.
-func (d *Data) renewClaim(ctx context.Context) error {
-	if d.claim == nil {
-		return nil
-	}
-	if err := d.claim.renew(ctx); err != nil {
-		return fmt.Errorf("claiming the hub: %w", err)
-	}
-	return nil
-}
-
 // mustNotServe reports whether an error of check is permanent.
 func mustNotServe(err error) bool {
-	return errors.As(err, new(takenError)) || errors.As(err, new(*etcd.VersionError)) || errors.As(err, new(*etcd.IncompatibleError))
+	return errors.As(err, new(etcd.UnusableError))
 }
 
-// stampClusters marks all stored ManagedClusters that are not marked yet.
-func (d *Data) stampClusters(ctx context.Context, mark *etcd.Mark) error {
+// stampClusters marks all stored ManagedClusters that are not marked yet, and returns their number.
+func (d *Data) stampClusters(ctx context.Context, restore string) (stamped int, err error) {
 	store, destroy, err := d.clusterStore()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer destroy()
 	withdrawn := sync.OnceValues(func() (func(string) bool, error) { return d.withdrawn(ctx) })
-	stamped, denied := 0, 0
 	options := storage.ListOptions{Recursive: true, Predicate: storage.Everything}
 	options.Predicate.Limit = clusterPage
 	for {
 		var page cluster.ManagedClusterList
 		if err := store.GetList(ctx, clustersPrefix, options, &page); err != nil {
-			return err
+			return stamped, err
 		}
 		for _, c := range page.Items {
-			if c.Annotations[clusterv1.RestoredAnnotation] == mark.ID {
+			if c.Annotations[clusterv1.RestoredAnnotation] == restore {
 				continue
 			}
 			withdrawn, err := withdrawn()
 			if err != nil {
-				return err
+				return stamped, err
 			}
-			accepted, err := stampCluster(ctx, store, c.Name, mark.ID, withdrawn)
+			marked := &cluster.ManagedCluster{}
+			err = store.GuaranteedUpdate(ctx, clustersPrefix+c.Name, marked, false, nil, storage.SimpleUpdate(func(obj runtime.Object) (runtime.Object, error) {
+				managedcluster.StampRestored(ctx, obj.(*cluster.ManagedCluster), restore, withdrawn(c.Name))
+				return obj, nil
+			}), nil)
 			if storage.IsNotFound(err) {
 				// A replica that serves has finished a deletion that the snapshot contains.
 				continue
 			}
 			if err != nil {
-				return err
+				return stamped, err
 			}
 			stamped++
-			if c.Spec.HubAcceptsClient && !accepted {
-				denied++
+			if c.Spec.HubAcceptsClient && !marked.Spec.HubAcceptsClient {
 				klog.FromContext(ctx).Info("Denied a ManagedCluster of the restored data, because the hub has withdrawn its access", "cluster", c.Name)
 			}
 		}
-		if err := d.renewClaim(ctx); err != nil {
-			return err
+		if err := d.claim.renew(ctx); err != nil || page.Continue == "" {
+			return stamped, err
 		}
-		if options.Predicate.Continue = page.Continue; page.Continue == "" {
-			break
-		}
+		options.Predicate.Continue = page.Continue
 	}
-	if stamped > 0 {
-		klog.FromContext(ctx).Info("The data were restored from a snapshot; agents keep objects that it does not contain until the restore is confirmed",
-			"restore", mark.ID, "time", mark.Time, "clusters", stamped, "denied", denied)
-	}
-	return nil
 }
 
 // stampHubClusters marks the ManagedClusters that the hub stores in a CustomResourceDefinition. Their data were not
 // restored, but the accounts of the clusters were.
-func (d *Data) stampHubClusters(ctx context.Context, mark *etcd.Mark) error {
-	clusters, stamped := d.clients.clusters.ClusterV1().ManagedClusters(), 0
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{clusterv1.RestoredAnnotation: mark.ID}}})
+func (d *Data) stampHubClusters(ctx context.Context, restore string) (stamped int, err error) {
+	clusters := d.clients.clusters.ClusterV1().ManagedClusters()
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{clusterv1.RestoredAnnotation: restore}}})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	err = pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return clusters.List(ctx, options)
 	}).EachListItem(ctx, metav1.ListOptions{}, func(obj runtime.Object) error {
 		c, ok := obj.(*clusterv1.ManagedCluster)
-		if !ok || c.Annotations[clusterv1.RestoredAnnotation] == mark.ID {
+		if !ok || c.Annotations[clusterv1.RestoredAnnotation] == restore {
 			return nil
 		}
 		_, err := clusters.Patch(ctx, c.Name, types.MergePatchType, patch, metav1.PatchOptions{})
@@ -295,36 +284,19 @@ func (d *Data) stampHubClusters(ctx context.Context, mark *etcd.Mark) error {
 			return nil
 		}
 		if stamped++; err == nil && stamped%clusterPage == 0 {
-			err = d.renewClaim(ctx)
+			err = d.claim.renew(ctx)
 		}
 		return err
 	})
-	if err == nil && stamped > 0 {
-		klog.FromContext(ctx).Info("The data were restored from a snapshot; agents keep accounts that it does not contain until the restore is confirmed",
-			"restore", mark.ID, "time", mark.Time, "clusters", stamped)
-	}
-	return err
-}
-
-func stampCluster(ctx context.Context, store storage.Interface, name, restore string, withdrawn func(string) bool) (accepted bool, err error) {
-	stored := &cluster.ManagedCluster{}
-	err = store.GuaranteedUpdate(ctx, clustersPrefix+name, stored, false, nil, storage.SimpleUpdate(func(obj runtime.Object) (runtime.Object, error) {
-		c, ok := obj.(*cluster.ManagedCluster)
-		if !ok {
-			return nil, fmt.Errorf("unexpected type %T in the store of ManagedClusters", obj)
-		}
-		managedcluster.StampRestored(ctx, c, restore, withdrawn(name))
-		return c, nil
-	}), nil)
-	return stored.Spec.HubAcceptsClient, err
+	return stamped, err
 }
 
 // withdrawn returns a function that reports whether the hub has withdrawn the access of a cluster that the
 // snapshot contains as accepted. On a hub on which this server has never run, no cluster has access yet.
 func (d *Data) withdrawn(ctx context.Context) (func(string) bool, error) {
 	lease := d.extra.LeaderElection
-	_, err := d.hub.CoordinationV1().Leases(lease.ResourceNamespace).Get(ctx, lease.ResourceName, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	held, err := reconcile.OrNil(d.hub.CoordinationV1().Leases(lease.ResourceNamespace).Get(ctx, lease.ResourceName, metav1.GetOptions{}))
+	if held == nil && err == nil {
 		return func(string) bool { return false }, nil
 	}
 	if err != nil {
@@ -349,11 +321,6 @@ type storageClaim struct {
 	data, remedy string
 }
 
-// takenError is the error of a server if a server with other data serves the hub.
-type takenError string
-
-func (e takenError) Error() string { return string(e) }
-
 // claim returns the claim that a server with these options needs, or nil.
 func (c CompletedConfig) claim(hub kubernetes.Interface) (*storageClaim, error) {
 	switch {
@@ -375,7 +342,7 @@ func (c CompletedConfig) claim(hub kubernetes.Interface) (*storageClaim, error) 
 	}, nil
 }
 
-// keep renews the claim until ctx ends, or returns a takenError if another server has taken the claim. If the API server of
+// keep renews the claim until ctx ends, or returns an UnusableError if another server has taken the claim. If the API server of
 // the hub does not respond, the server continues to serve.
 func (c *storageClaim) keep(ctx context.Context) error {
 	return wait.PollUntilContextCancel(ctx, storageClaimPeriod, false, func(ctx context.Context) (bool, error) {
@@ -390,8 +357,17 @@ func (c *storageClaim) keep(ctx context.Context) error {
 	})
 }
 
-// renew acquires or renews the claim. It returns a takenError if a server with other data holds it.
-func (c *storageClaim) renew(ctx context.Context) error {
+// renew acquires or renews the claim, if there is one. It returns an UnusableError if a server with other data holds it. The
+// marking of many ManagedClusters takes longer than the Lease, so it renews the claim for each page of them.
+func (c *storageClaim) renew(ctx context.Context) (err error) {
+	if c == nil {
+		return nil
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("claiming the hub: %w", err)
+		}
+	}()
 	ctx, cancel := context.WithTimeout(ctx, storageClaimTimeout)
 	defer cancel()
 	lock := &resourcelock.LeaseLock{
@@ -410,7 +386,7 @@ func (c *storageClaim) renew(ctx context.Context) error {
 		wanted.AcquireTime = record.AcquireTime
 	} else if record.HolderIdentity != "" {
 		if time.Since(record.RenewTime.Time) < time.Duration(record.LeaseDurationSeconds)*time.Second {
-			return takenError(fmt.Sprintf("another server with its own embedded %s (data %s, last renewed at %s) serves this hub; stop the other server, or %s",
+			return etcd.UnusableError(fmt.Sprintf("another server with its own embedded %s (data %s, last renewed at %s) serves this hub; stop the other server, or %s",
 				c.data, record.HolderIdentity, record.RenewTime.Format(time.RFC3339), c.remedy))
 		}
 		klog.FromContext(ctx).Info("Taking over the hub from a server with other data, whose Lease has expired", "holder", record.HolderIdentity)

@@ -7,15 +7,12 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	rbacinformers "k8s.io/client-go/informers/rbac/v1"
-	"k8s.io/client-go/kubernetes"
 
 	addonv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
 	clusterviewv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/clusterview/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/permissions"
-	"open-cluster-management.io/hub-apiserver/pkg/registration"
 )
 
 // NamespaceSource determines which namespaces the namespaceSelectors of ClusterPermissions match.
@@ -28,36 +25,33 @@ const (
 	NamespacesOfHub NamespaceSource = "Hub"
 )
 
-// NamespaceSources lists the supported values.
 var NamespaceSources = []NamespaceSource{NamespacesOfCluster, NamespacesOfHub}
 
-// newDeliverer builds the Deliverer of ClusterPermissions.
-func (c CompletedConfig) newDeliverer(clients *clients, informers informerFactories, hub kubernetes.Interface, roles rbacinformers.Interface, addons *permissions.AccountAddons, presence *registration.Presence) *permissions.Deliverer {
-	var namespaces permissions.Namespaces
-	if c.extra.NamespaceSource == NamespacesOfHub {
+func (a *assembly) newDeliverer() *permissions.Deliverer {
+	clients, informers, roles := a.server.clients, a.server.informers, a.server.hubRoles.Rbac().V1()
+	namespaces := permissions.ManagedNamespaces(informers.own.Rbac().V1alpha1().ClusterNamespaces())
+	if a.extra.NamespaceSource == NamespacesOfHub {
 		// Admission uses the same informer.
-		namespaces = permissions.HubNamespaces(c.generic.SharedInformerFactory.Core().V1().Namespaces())
-	} else {
-		namespaces = permissions.ManagedNamespaces(informers.own.Rbac().V1alpha1().ClusterNamespaces())
+		namespaces = permissions.HubNamespaces(a.generic.SharedInformerFactory.Core().V1().Namespaces())
 	}
 	deliverer := &permissions.Deliverer{
 		Permissions:       clients.own.RbacV1alpha1(),
 		CachedPermissions: informers.own.Rbac().V1alpha1().ClusterPermissions().Lister(),
 		Works:             clients.works.WorkV1(),
 		CachedWorks:       informers.works.Work().V1().ManifestWorks().Lister(),
-		Present:           presence.Check,
+		Present:           a.presence.Check,
 		Sources: &permissions.Sources{
 			Accounts:           clients.accounts.AuthenticationV1beta1(),
 			CachedAccounts:     informers.accounts.Authentication().V1beta1().ManagedServiceAccounts().Lister(),
-			Addons:             addons,
-			HubRoles:           hub.RbacV1(),
+			Addons:             a.server.addons,
+			HubRoles:           a.server.hub.RbacV1(),
 			CachedRoles:        roles.Roles().Lister(),
 			CachedClusterRoles: roles.ClusterRoles().Lister(),
 			Namespaces:         namespaces,
 		},
-		SizeLimitBytes: c.extra.ManifestLimitBytes,
+		SizeLimitBytes: a.extra.ManifestLimitBytes,
 	}
-	if executor := c.extra.WorkExecutor; executor != nil {
+	if executor := a.extra.WorkExecutor; executor != nil {
 		deliverer.Executor = &workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{
 			Type:           workv1.ExecutorSubjectTypeServiceAccount,
 			ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: executor.Namespace, Name: executor.Name},

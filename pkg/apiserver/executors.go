@@ -10,12 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/client-go/kubernetes"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 
 	authenticationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/executor"
-	"open-cluster-management.io/hub-apiserver/pkg/permissions"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/authentication/managedserviceaccountbinding"
 )
 
@@ -25,22 +23,23 @@ const identityAge = 5 * time.Minute
 
 // executors returns the checker of executors and the bindings that it reads. The bindings are nil if this
 // server does not serve them.
-func (c CompletedConfig) executors(clients *clients, hub kubernetes.Interface, sources *permissions.Sources) (*executor.Checker, *managedserviceaccountbinding.Bindings) {
-	identity := &hubIdentity{reviews: hub.AuthenticationV1().SelfSubjectReviews(), known: cache.NewExpiring()}
+func (a *assembly) executors() (*executor.Checker, *managedserviceaccountbinding.Bindings) {
+	clients := a.server.clients
+	identity := &hubIdentity{reviews: a.server.hub.AuthenticationV1().SelfSubjectReviews(), known: cache.NewExpiring()}
 	checker := &executor.Checker{
-		Authorizer:  c.generic.Authorization.Authorizer,
+		Authorizer:  a.generic.Authorization.Authorizer,
 		Server:      identity.user,
-		NilExecutor: c.extra.NilExecutor,
+		NilExecutor: a.extra.NilExecutor,
 	}
 	resource := authenticationv1alpha1.SchemeGroupVersion.WithResource("managedserviceaccountbindings")
 	if clients.accounts != clients.own {
 		// Bindings would have no effect, so they are not served.
-		c.generic.MergedResourceConfig.DisableResources(resource)
+		a.generic.MergedResourceConfig.DisableResources(resource)
 	}
 	var bindings *managedserviceaccountbinding.Bindings
-	if c.generic.MergedResourceConfig.ResourceEnabled(resource) {
+	if a.generic.MergedResourceConfig.ResourceEnabled(resource) {
 		bindings = &managedserviceaccountbinding.Bindings{}
-		checker.Bindings, checker.Accounts = bindings.Bindings, sources.ServiceAccount
+		checker.Bindings, checker.Accounts = bindings.Bindings, a.deliverer.Sources.ServiceAccount
 	}
 	return checker, bindings
 }
@@ -51,7 +50,6 @@ type hubIdentity struct {
 	known   *cache.Expiring
 }
 
-// user returns the identity of this server on the hub.
 func (i *hubIdentity) user(ctx context.Context) (user.Info, error) {
 	if known, ok := i.known.Get(""); ok {
 		return known.(user.Info), nil

@@ -22,7 +22,7 @@ func TestAuthorizedByHub(t *testing.T) {
 			Resource: own.Resource, Subresource: own.Subresource, Name: own.Name, ResourceRequest: true,
 		}
 		change(&a)
-		return a
+		return &a
 	}
 	path := own
 	path.IsResourceRequest = false

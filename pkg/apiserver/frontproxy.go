@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,7 +22,7 @@ import (
 	x509request "k8s.io/apiserver/pkg/authentication/request/x509"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
@@ -41,10 +43,13 @@ type frontProxy struct {
 func newFrontProxy(config *authenticatorfactory.RequestHeaderConfig, hub kubernetes.Interface, next authenticator.Request) *frontProxy {
 	headers := group.NewAuthenticatedGroupAdder(headerrequest.NewDynamic(config.UsernameHeaders, config.UIDHeaders, config.GroupHeaders, config.ExtraHeaderPrefixes))
 	return &frontProxy{
-		config:    config,
-		loaded:    x509request.NewDynamicCAVerifier(config.CAContentProvider.VerifyOptions, headers, config.AllowedClientNames),
-		published: newPublishedAuthority(hub, headers, config.AllowedClientNames),
-		next:      next,
+		config: config,
+		loaded: x509request.NewDynamicCAVerifier(config.CAContentProvider.VerifyOptions, headers, config.AllowedClientNames),
+		published: &publishedAuthority{
+			hub: hub, headers: headers, names: config.AllowedClientNames,
+			patience: authorityPatience, waiters: make(chan struct{}, authorityWaiters),
+		},
+		next: next,
 	}
 }
 
@@ -57,7 +62,8 @@ func (p *frontProxy) AuthenticateRequest(request *http.Request) (*authenticator.
 	if err == nil && ok {
 		return forwardedResponse(response), true, nil
 	}
-	unknown := errors.As(err, &x509.UnknownAuthorityError{}) && p.namesUser(request)
+	namesUser := func(header string) bool { return request.Header.Get(header) != "" }
+	unknown := errors.As(err, &x509.UnknownAuthorityError{}) && slices.ContainsFunc(p.config.UsernameHeaders.Value(), namesUser)
 	response, ok, err = p.next.AuthenticateRequest(request)
 	// A client whom the cluster knows is not the hub, whatever its headers say, so it waits for no new authority.
 	if unknown && (!ok || response.User.GetName() == user.Anonymous) {
@@ -66,11 +72,6 @@ func (p *frontProxy) AuthenticateRequest(request *http.Request) (*authenticator.
 		}
 	}
 	return response, ok, err
-}
-
-// namesUser reports whether a request contains the user whom the hub has authenticated.
-func (p *frontProxy) namesUser(request *http.Request) bool {
-	return slices.ContainsFunc(p.config.UsernameHeaders.Value(), func(header string) bool { return request.Header.Get(header) != "" })
 }
 
 func forwardedResponse(response *authenticator.Response) *authenticator.Response {
@@ -89,7 +90,7 @@ type forwardedUser struct {
 // authorizedByHub allows requests that the hub has forwarded. The hub's kube-apiserver authorizes the same attributes
 // of the same user before it forwards a request, so another SubjectAccessReview would only repeat its decision, later and
 // from a cache. All other decisions are those of next: requests that clients send directly, permissions that a request
-// requires in addition, and later checks of open connections. Non-resource requests are included there, because the hub sends some of its own without
+// requires in addition, later checks of open connections, and non-resource requests: the hub sends some of its own without
 // authorization, such as those for OpenAPI.
 func authorizedByHub(next authorizer.Authorizer) authorizer.Authorizer {
 	return authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
@@ -107,14 +108,11 @@ func forwardedRequest(ctx context.Context, a authorizer.Attributes) *forwardedUs
 	if !ok || !a.IsResourceRequest() {
 		return nil
 	}
-	caller, known := request.UserFrom(ctx)
-	info, found := request.RequestInfoFrom(ctx)
-	if known && found && caller == user.Info(forwarded) && info.IsResourceRequest &&
-		a.GetVerb() == info.Verb && a.GetAPIGroup() == info.APIGroup && a.GetAPIVersion() == info.APIVersion &&
-		a.GetNamespace() == info.Namespace && a.GetResource() == info.Resource && a.GetSubresource() == info.Subresource && a.GetName() == info.Name {
-		return forwarded
+	own, err := filters.GetAuthorizerAttributes(ctx)
+	if err != nil || own.GetUser() != user.Info(forwarded) || !reflect.DeepEqual(own, a) {
+		return nil
 	}
-	return nil
+	return forwarded
 }
 
 const (
@@ -135,18 +133,11 @@ type publishedAuthority struct {
 
 	patience time.Duration
 	waiters  chan struct{}
-	// turn protects the fields below.
-	turn chan struct{}
+
+	mu sync.Mutex
 	// read is the time of the last read, and verifier is nil if it found no authority.
 	read     time.Time
 	verifier authenticator.Request
-}
-
-func newPublishedAuthority(hub kubernetes.Interface, headers authenticator.Request, names headerrequest.StringSliceProvider) *publishedAuthority {
-	return &publishedAuthority{
-		hub: hub, headers: headers, names: names, patience: authorityPatience,
-		waiters: make(chan struct{}, authorityWaiters), turn: make(chan struct{}, 1),
-	}
 }
 
 // authenticate returns false if the hub publishes no authority of the certificate in time.
@@ -172,12 +163,8 @@ func (a *publishedAuthority) authenticate(request *http.Request) (*authenticator
 
 // current returns the verifier of the authority that the hub has published at most authorityPeriod ago.
 func (a *publishedAuthority) current(ctx context.Context) authenticator.Request {
-	select {
-	case a.turn <- struct{}{}:
-		defer func() { <-a.turn }()
-	case <-ctx.Done():
-		return nil
-	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if time.Since(a.read) < authorityPeriod {
 		return a.verifier
 	}
@@ -232,7 +219,6 @@ func (c *loadedCA) RunOnce(ctx context.Context) error {
 // Run implements dynamiccertificates.ControllerRunner. RunOnce has already started the runner.
 func (c *loadedCA) Run(ctx context.Context, _ int) { <-ctx.Done() }
 
-// loaded returns an error if a certificate authority of the hub is not loaded yet.
 func (c *loadedCA) loaded(ctx context.Context) error {
 	config, err := c.hub.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, authenticationConfigMap, metav1.GetOptions{})
 	if err != nil {

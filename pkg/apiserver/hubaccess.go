@@ -79,7 +79,6 @@ func newPermissionSet(warning string, rows ...hubPermission) permissionSet {
 	return s
 }
 
-// hubAccess returns the check of the permissions that the server needs.
 func (s *Server) hubAccess() *hubAccess {
 	const (
 		read = "get list watch"
@@ -150,9 +149,17 @@ func (a *hubAccess) run(ctx context.Context) {
 
 // check reviews a set of permissions. After an error of the hub, it keeps the previous result.
 func (a *hubAccess) check(ctx context.Context, set *permissionSet) error {
-	missing, err := a.review(ctx, set.attributes)
-	if err != nil {
-		return err
+	var missing []string
+	for _, attributes := range set.attributes {
+		review, err := a.hub.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return fmt.Errorf("creating a SelfSubjectAccessReview: %w", err)
+		}
+		if !review.Status.Allowed {
+			missing = append(missing, authz.Describe(attributes))
+		}
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -163,24 +170,6 @@ func (a *hubAccess) check(ctx context.Context, set *permissionSet) error {
 	return nil
 }
 
-// review returns the permissions that the hub denies.
-func (a *hubAccess) review(ctx context.Context, permissions []authorizationv1.ResourceAttributes) ([]string, error) {
-	var missing []string
-	for _, attributes := range permissions {
-		review, err := a.hub.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes},
-		}, metav1.CreateOptions{})
-		if err != nil {
-			return nil, fmt.Errorf("creating a SelfSubjectAccessReview: %w", err)
-		}
-		if !review.Status.Allowed {
-			missing = append(missing, authz.Describe(attributes))
-		}
-	}
-	return missing, nil
-}
-
-// ready is the readiness check.
 func (a *hubAccess) ready(*http.Request) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -195,7 +184,6 @@ func (a *hubAccess) ready(*http.Request) error {
 	return nil
 }
 
-// deniesSearch reports whether the hub denies permissions that searches require.
 func (a *hubAccess) deniesSearch() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

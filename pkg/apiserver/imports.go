@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
@@ -13,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	migrationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/migration/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/migration/imports"
 )
 
@@ -33,16 +33,10 @@ func (c CompletedConfig) imports() (*imports.Stores, error) {
 	election := c.extra.LeaderElection
 	services := client.ApiregistrationV1().APIServices()
 	return imports.NewStores(func(ctx context.Context, version schema.GroupVersion) (bool, error) {
-		service, err := services.Get(ctx, version.Version+"."+version.Group, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return false, nil
-		}
-		return err == nil && service.Spec.Service != nil, err
+		service, err := reconcile.OrNil(services.Get(ctx, version.Version+"."+version.Group, metav1.GetOptions{}))
+		return service != nil && service.Spec.Service != nil, err
 	}, func(ctx context.Context) (bool, error) {
-		lease, err := hub.CoordinationV1().Leases(election.ResourceNamespace).Get(ctx, election.ResourceName, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return false, nil
-		}
-		return err == nil && ptr.Deref(lease.Spec.HolderIdentity, "") == migrationv1alpha1.User, err
+		lease, err := reconcile.OrNil(hub.CoordinationV1().Leases(election.ResourceNamespace).Get(ctx, election.ResourceName, metav1.GetOptions{}))
+		return lease != nil && ptr.Deref(lease.Spec.HolderIdentity, "") == migrationv1alpha1.User, err
 	}), nil
 }

@@ -1,12 +1,10 @@
 package apiserver
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	"open-cluster-management.io/hub-apiserver/pkg/quota"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
@@ -21,7 +19,6 @@ type Quotas struct {
 	ObjectLimits map[string]string
 }
 
-// Validate returns the errors of the quotas.
 func (q *Quotas) Validate() []error {
 	var names, supported []string
 	for _, row := range Resources(Dependencies{}) {
@@ -79,13 +76,4 @@ func (q *Quotas) apply(row *definition.Resource) {
 		row.Quota.Bytes = limit
 	}
 	row.Counter = quota.NewCounter(row.GroupResource(), row.Quota)
-}
-
-// count counts the stored objects until ctx ends.
-func (s *Server) count(ctx context.Context) {
-	var running sync.WaitGroup
-	for _, counter := range s.counters {
-		running.Go(func() { counter.Run(ctx) })
-	}
-	running.Wait()
 }

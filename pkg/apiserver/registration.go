@@ -26,15 +26,12 @@ import (
 	managedclusterregistration "open-cluster-management.io/hub-apiserver/pkg/registry/register/managedclusterregistration"
 )
 
-// RegistrationConfig configures the registration of managed clusters.
 type RegistrationConfig struct {
-	// Drivers are the ways in which clusters authenticate to the hub.
 	Drivers []registerv1alpha1.RegistrationDriver
 	// HubARN is the ARN of the EKS cluster of the hub. It is nil without the driver aws-irsa.
 	HubARN *irsa.ARN
 	// Mapping determines how that cluster maps IAM roles to groups.
-	Mapping irsa.Mapping
-	// ManageRoles is true if the server creates IAM roles in the account of the hub.
+	Mapping     irsa.Mapping
 	ManageRoles bool
 	// ResourceTags are additional tags of resources that the server creates in AWS.
 	ResourceTags map[string]string
@@ -62,19 +59,18 @@ type clusterRegistration struct {
 	gate *denial.Gate
 }
 
-// guard makes a generic server refuse the agents of denied clusters.
-func (r *clusterRegistration) guard(generic *genericapiserver.CompletedConfig) {
-	if r.gate == nil {
+// guard makes the generic server refuse the agents of denied clusters.
+func (a *assembly) guard() {
+	gate, build := a.registering.gate, a.generic.BuildHandlerChainFunc
+	if gate == nil {
 		return
 	}
-	generic.Authorization.Authorizer = r.gate.Authorizer(generic.Authorization.Authorizer)
-	build := generic.BuildHandlerChainFunc
-	generic.BuildHandlerChainFunc = func(api http.Handler, config *genericapiserver.Config) http.Handler {
-		return build(r.gate.Handle(api), config)
+	a.generic.Authorization.Authorizer = gate.Authorizer(a.generic.Authorization.Authorizer)
+	a.generic.BuildHandlerChainFunc = func(api http.Handler, config *genericapiserver.Config) http.Handler {
+		return build(gate.Handle(api), config)
 	}
 }
 
-// register builds the registration of clusters.
 func (a *assembly) register() error {
 	s, config := a.server, a.extra.Registration
 	clients, informers, hub, labelled := s.clients, s.informers, s.hub, s.hubInformers

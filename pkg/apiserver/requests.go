@@ -37,7 +37,6 @@ type RequestLimits struct {
 	WatchMemoryBytes int64
 }
 
-// callerLimits enforce the limits of callers.
 type callerLimits struct {
 	watches     *callers.Bound
 	written     *callers.Written

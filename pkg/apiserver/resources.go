@@ -1,10 +1,8 @@
 package apiserver
 
 import (
-	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -60,12 +58,8 @@ type Dependencies struct {
 	Works      manifestwork.Options
 	// AccountBindings receive their store. They are nil for a server that does not serve them.
 	AccountBindings *managedserviceaccountbinding.Bindings
-	// Placement checks the namespaces of ManagedServiceAccounts.
-	Placement managedserviceaccount.Placement
-	// MaximumTokenValidity limits the validity of their tokens. 0 means no limit.
-	MaximumTokenValidity time.Duration
-	// ReservedAccountNames are names that no new ManagedServiceAccount may have.
-	ReservedAccountNames []string
+	Placement       managedserviceaccount.Placement
+	Accounts        authenticationvalidation.Validator
 	// Registration is nil for a server that does not register clusters.
 	Registration *RegistrationDependencies
 	// Restore is the ID of the last restore of the server's data, or an empty string.
@@ -99,9 +93,7 @@ func Resources(d Dependencies) []definition.Resource {
 		clusterpermission.Definition(d.Permissions),
 		multiclusterroleassignment.Definition(d.Assignments),
 		clusternamespace.Definition(),
-		managedserviceaccount.Definition(d.Placement, authenticationvalidation.Validator{
-			MaximumValidity: d.MaximumTokenValidity, ReservedNames: d.ReservedAccountNames,
-		}),
+		managedserviceaccount.Definition(d.Placement, d.Accounts),
 		managedserviceaccountbinding.Definition(managedserviceaccountbinding.Options{Authorizer: d.Authorizer, Bindings: d.AccountBindings}),
 		clustermanagementaddon.Definition(),
 		managedclusteraddon.Definition(),
@@ -120,14 +112,10 @@ type VirtualDependencies struct {
 	Reports *ingest.Handler
 	// WatchMemory limits the memory of watches. If it is nil, there is no limit.
 	WatchMemory *watch.Memory
-	// Console are the files of the console.
-	Console console.Files
-	// Access are the dependencies of the group access.open-cluster-management.io.
-	Access fleetreview.Options
-	// Views are the storages of the views of callers.
-	Views Views
-	// Imports are the stores into which objects are imported.
-	Imports *imports.Stores
+	Console     console.Files
+	Access      fleetreview.Options
+	Views       Views
+	Imports     *imports.Stores
 }
 
 // Views are the storages of the group clusterview.open-cluster-management.io.
@@ -177,13 +165,9 @@ func virtual(version schema.GroupVersion, name string, build func() rest.Storage
 	}}
 }
 
-// optional are the versions that are served only if --runtime-config enables them. proxy/v1alpha1 is
-// another name for authentication/v1beta1.
-var optional = []schema.GroupVersion{proxyv1alpha1.SchemeGroupVersion}
-
-// DefaultResourceConfig enables all versions in the tables except optional ones. If search is nil,
-// it does not enable the versions of search, of access, which depends on its reports, and of the views of callers, which
-// have the same permissions. --runtime-config changes it.
+// DefaultResourceConfig enables all versions in the tables except proxy/v1alpha1, another name for authentication/v1beta1.
+// If search is nil, it does not enable the versions of search, of access, which depends on its reports, and of the views of
+// callers, which have the same permissions. --runtime-config changes it.
 func DefaultResourceConfig(search *SearchConfig) *serverstorage.ResourceConfig {
 	config := serverstorage.NewResourceConfig()
 	for _, resource := range Resources(Dependencies{}) {
@@ -195,7 +179,7 @@ func DefaultResourceConfig(search *SearchConfig) *serverstorage.ResourceConfig {
 			config.EnableVersions(row.Version)
 		}
 	}
-	config.DisableVersions(optional...)
+	config.DisableVersions(proxyv1alpha1.SchemeGroupVersion)
 	return config
 }
 
@@ -216,6 +200,12 @@ func (s textSerializer) SupportedMediaTypes() []runtime.SerializerInfo {
 // apiGroups builds the API groups of the enabled rows.
 func apiGroups(resources []definition.Resource, virtual []definition.Virtual, enabled *serverstorage.ResourceConfig, getter generic.RESTOptionsGetter) ([]*genericapiserver.APIGroupInfo, error) {
 	storages := map[schema.GroupVersion]map[string]rest.Storage{}
+	serve := func(version schema.GroupVersion, served map[string]rest.Storage) {
+		if storages[version] == nil {
+			storages[version] = map[string]rest.Storage{}
+		}
+		maps.Copy(storages[version], served)
+	}
 	for _, resource := range resources {
 		versions := slices.DeleteFunc(slices.Clone(resource.Versions), func(version schema.GroupVersion) bool {
 			return !enabled.ResourceEnabled(version.WithResource(resource.Name))
@@ -228,26 +218,13 @@ func apiGroups(resources []definition.Resource, virtual []definition.Virtual, en
 			return nil, err
 		}
 		for _, version := range versions {
-			if storages[version] == nil {
-				storages[version] = map[string]rest.Storage{}
-			}
-			for path, storage := range served[version] {
-				if storages[version][path] != nil {
-					return nil, fmt.Errorf("duplicate path %s of %s in the resource table", path, version)
-				}
-				storages[version][path] = storage
-			}
+			serve(version, served[version])
 		}
 	}
-
 	for _, row := range virtual {
-		if !enabled.ResourceEnabled(row.Version.WithResource(row.Name)) {
-			continue
+		if enabled.ResourceEnabled(row.Version.WithResource(row.Name)) {
+			serve(row.Version, row.Storages())
 		}
-		if storages[row.Version] == nil {
-			storages[row.Version] = map[string]rest.Storage{}
-		}
-		maps.Copy(storages[row.Version], row.Storages())
 	}
 
 	var groups []*genericapiserver.APIGroupInfo

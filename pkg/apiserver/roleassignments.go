@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 
@@ -12,6 +11,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/authz/callers"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/roleassignment"
 	assignmentcontroller "open-cluster-management.io/hub-apiserver/pkg/controllers/multiclusterroleassignment"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusterpermission"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/multiclusterroleassignment"
 )
@@ -65,11 +65,8 @@ func (a *assembly) assign() error {
 				return true, nil
 			}
 			// The cache may not contain a new ClusterRole yet.
-			_, err := s.hub.RbacV1().ClusterRoles().Get(ctx, name, metav1.GetOptions{})
-			if apierrors.IsNotFound(err) {
-				return false, nil
-			}
-			return err == nil, err
+			role, err := reconcile.OrNil(s.hub.RbacV1().ClusterRoles().Get(ctx, name, metav1.GetOptions{}))
+			return role != nil && err == nil, err
 		},
 	}
 	return nil

@@ -61,7 +61,6 @@ const (
 	NoSearch SearchEngine = "none"
 )
 
-// SearchEngines contains all engines.
 var SearchEngines = []SearchEngine{EmbeddedSearch, PostgresSearch, NoSearch}
 
 const (
@@ -74,32 +73,24 @@ const (
 	clusterRetry  = 5 * time.Second
 )
 
-// SearchConfig configures search.
 type SearchConfig struct {
-	Engine SearchEngine
-	// DataDir is the data directory of the embedded engine.
-	DataDir string
-	// PostgresURL is the URL of the database of the engine postgres.
+	Engine      SearchEngine
+	DataDir     string
 	PostgresURL string
 	// PostgresReplicaURLs are the URLs of its read replicas, and PostgresMaxStaleness is the maximum age of their state.
 	PostgresReplicaURLs  []string
 	PostgresMaxStaleness time.Duration
-	// Visibility is the mode in which visibility is decided.
-	Visibility visibility.Mode
-	// HubCluster is the name of the cluster that is the hub itself.
-	HubCluster string
+	Visibility           visibility.Mode
+	HubCluster           string
 	// MaxRequestCost is the processor time that the searches of one request may take in the embedded engine.
 	MaxRequestCost time.Duration
 	// ClusterResources and ClusterBytes bound the stored resources of one cluster.
-	ClusterResources int
-	ClusterBytes     int64
-	// Console is true if the server serves the console.
-	Console bool
-	// ByClusterPermission is true if the feature gate SearchByClusterPermission is enabled.
+	ClusterResources    int
+	ClusterBytes        int64
+	Console             bool
 	ByClusterPermission bool
 }
 
-// fleetSearch contains the parts of search.
 type fleetSearch struct {
 	engine *search.Loading
 	// database is nil for an engine without a database.
@@ -119,7 +110,10 @@ type fleetSearch struct {
 func (c *SearchConfig) openEngine(database *postgres.Reach) (*search.Loading, error) {
 	switch c.Engine {
 	case EmbeddedSearch:
-		spareMemory()
+		// Collect garbage early: most memory is the index of the engine, which hardly changes.
+		if os.Getenv("GOGC") == "" {
+			debug.SetGCPercent(embeddedGCPercent)
+		}
 		data, err := embedded.Begin(c.DataDir, embedded.Options{MaxCost: c.MaxRequestCost, Caller: waitingCaller})
 		if errors.Is(err, search.ErrInUse) {
 			return nil, fmt.Errorf("%w: stop the other server, or run several servers with --search-engine=%s", err, PostgresSearch)
@@ -146,15 +140,6 @@ func waitingCaller(ctx context.Context) string {
 	return ""
 }
 
-// spareMemory starts garbage collection early. Most of the memory is the index of the embedded engine, which hardly
-// changes. GOGC takes precedence.
-func spareMemory() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(embeddedGCPercent)
-	}
-}
-
-// newSearch opens the engine and builds the other parts of search.
 func (c CompletedConfig) newSearch(a *assembly) (_ *fleetSearch, err error) {
 	config, hub, clusters := c.extra.Search, a.server.hub, a.server.informers.clusters.Cluster().V1().ManagedClusters()
 	live := a.server.clients.clusters.ClusterV1().ManagedClusters()
@@ -234,7 +219,6 @@ func (f *fleetSearch) receiveReports(config *SearchConfig, clusters clusterinfor
 	return nil
 }
 
-// scopes returns the configuration of the scopes of callers.
 func (c CompletedConfig) scopes(a *assembly, out *fleetSearch, clusters clusterinformers.ManagedClusterInformer) (visibility.Config, error) {
 	reviewing, err := kubernetes.NewForConfig(c.hub)
 	if err != nil {
@@ -273,7 +257,6 @@ func (c CompletedConfig) scopes(a *assembly, out *fleetSearch, clusters clusteri
 	return scopes, nil
 }
 
-// views returns the storages of the views of callers.
 func (f *fleetSearch) views(informers informerFactories, roles kubeinformers.SharedInformerFactory, hubCluster string) (out Views, err error) {
 	clusters, sets := informers.clusters.Cluster().V1().ManagedClusters(), informers.sets.Cluster().V1beta2().ManagedClusterSets()
 	bound := &view.Bound{Index: f.access, Clusters: func() ([]string, error) { return namesOf(clusters) }, HubCluster: hubCluster}
@@ -306,7 +289,6 @@ func namesOf(clusters clusterinformers.ManagedClusterInformer) ([]string, error)
 	return out, nil
 }
 
-// reviews returns the dependencies of reviews of fleet access.
 func (f *fleetSearch) reviews(informers informerFactories, hubCluster string) fleetreview.Options {
 	clusters, sets := informers.clusters.Cluster().V1().ManagedClusters(), informers.sets.Cluster().V1beta2().ManagedClusterSets()
 	permissions := informers.own.Rbac().V1alpha1().ClusterPermissions()
@@ -392,7 +374,6 @@ func (f *fleetSearch) addHooks(s *Server, hub *hubAccess) {
 	}
 }
 
-// searched reports whether the server serves search.
 func (c CompletedConfig) searched() bool {
 	return c.extra.Search != nil && c.generic.MergedResourceConfig.ResourceEnabled(searchv1alpha1.SchemeGroupVersion.WithResource("searches"))
 }

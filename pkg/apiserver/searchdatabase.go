@@ -38,7 +38,6 @@ func newDatabaseCheck(away func() bool, client *clientv3.Client, prefix, identit
 	return &databaseCheck{away: away, client: client, prefix: path.Join("/", prefix, databaseKeys) + "/", identity: identity}
 }
 
-// ready is a readiness check.
 func (d *databaseCheck) ready(*http.Request) error {
 	if d.unready.Load() {
 		return errors.New("the database of search does not answer this replica, but another one")

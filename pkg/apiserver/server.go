@@ -30,7 +30,6 @@ import (
 
 const campaignPause = time.Second
 
-// Server is the API server, ready to run.
 type Server struct {
 	*Data
 	generic   *genericapiserver.GenericAPIServer
@@ -43,10 +42,10 @@ type Server struct {
 	// accounts.
 	hubRoles informers.SharedInformerFactory
 	addons   *permissions.AccountAddons
-	// counters count the objects of namespaces for their quotas.
 	counters []*quota.Counter
-	// search is nil for a server without fleet search.
-	search *fleetSearch
+	// counting are the functions that count the stored objects.
+	counting []func(context.Context)
+	search   *fleetSearch
 	// hooks run from the start, each until its context ends, and checks are checks of readiness. The keys are their names.
 	hooks  map[string]func(context.Context)
 	checks map[string]func(*http.Request) error
@@ -75,18 +74,17 @@ func (s *Server) addHooks() error {
 	}
 	maps.Copy(s.hooks, map[string]func(context.Context){
 		"hub-permissions": access.run,
-		"own-informers":   s.runInformers,
+		"own-informers": func(ctx context.Context) {
+			runInformers(ctx, s.informers.own, s.informers.works, s.informers.clusters, s.informers.sets, s.hubInformers, s.hubRoles, s.secretInformers)
+		},
 		"hub-controllers": s.campaign,
-		"quotas":          s.count,
+		"quotas":          func(ctx context.Context) { runAll(ctx, s.counting) },
 		"events":          s.recordEvents,
 	})
 	if s.clients.accounts != s.clients.own {
 		// ClusterPermissions without accounts do not depend on them.
-		s.hooks["account-informers"] = s.whenServed(authenticationv1beta1.SchemeGroupVersion.WithResource("managedserviceaccounts"), func(ctx context.Context) {
-			s.informers.accounts.Start(ctx.Done())
-			defer s.informers.accounts.Shutdown()
-			<-ctx.Done()
-		})
+		s.hooks["account-informers"] = s.whenServed(authenticationv1beta1.SchemeGroupVersion.WithResource("managedserviceaccounts"),
+			func(ctx context.Context) { runInformers(ctx, s.informers.accounts) })
 	}
 	if s.search != nil {
 		s.search.addHooks(s, access)
@@ -116,8 +114,7 @@ func (s *Server) addHooks() error {
 // started have stopped.
 func (s *Server) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer s.closeSearch()
-	defer s.closeEtcd()
+	defer s.close()
 	defer s.running.Wait()
 	defer cancel(nil)
 
@@ -166,14 +163,12 @@ func failure(part string, failed <-chan error) func(context.Context) error {
 	}
 }
 
-func (s *Server) closeEtcd() {
+// close closes the connections to etcd and the search engine after their users have stopped, so that the data of search are
+// durable.
+func (s *Server) close() {
 	if err := closeEtcd(s.etcd); err != nil && !errors.Is(err, context.Canceled) {
 		klog.Background().Error(err, "Failed to close the connections to etcd")
 	}
-}
-
-// closeSearch closes the search engine after its users have stopped, so that its data is durable.
-func (s *Server) closeSearch() {
 	if s.search == nil {
 		return
 	}
@@ -182,18 +177,18 @@ func (s *Server) closeSearch() {
 	}
 }
 
-func (s *Server) runInformers(ctx context.Context) {
-	type factory interface {
-		Start(<-chan struct{})
-		Shutdown()
-	}
-	factories := []factory{s.informers.own, s.informers.works, s.informers.clusters, s.informers.sets, s.hubInformers, s.hubRoles}
-	if s.secretInformers != nil {
-		factories = append(factories, s.secretInformers)
-	}
+type informerFactory interface {
+	Start(<-chan struct{})
+	Shutdown()
+}
+
+// runInformers runs the informers of factories until ctx ends. Factories may be nil.
+func runInformers(ctx context.Context, factories ...informerFactory) {
 	for _, factory := range factories {
-		factory.Start(ctx.Done())
-		defer factory.Shutdown()
+		if factory != nil {
+			factory.Start(ctx.Done())
+			defer factory.Shutdown()
+		}
 	}
 	<-ctx.Done()
 }
@@ -201,7 +196,7 @@ func (s *Server) runInformers(ctx context.Context) {
 // campaign runs the controllers while this replica is the leader, until ctx ends.
 func (s *Server) campaign(ctx context.Context) {
 	if !s.extra.LeaderElection.LeaderElect {
-		s.runControllers(ctx)
+		runAll(ctx, s.controllers)
 		return
 	}
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
@@ -211,9 +206,10 @@ func (s *Server) campaign(ctx context.Context) {
 	}, campaignPause)
 }
 
-func (s *Server) runControllers(ctx context.Context) {
+// runAll runs functions until ctx ends.
+func runAll(ctx context.Context, runs []func(context.Context)) {
 	var running sync.WaitGroup
-	for _, run := range s.controllers {
+	for _, run := range runs {
 		running.Go(func() { run(ctx) })
 	}
 	running.Wait()
@@ -227,17 +223,13 @@ func (s *Server) lead(ctx context.Context) error {
 		return fmt.Errorf("building the lock of leader election: %w", err)
 	}
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock:            lock,
-		LeaseDuration:   config.LeaseDuration.Duration,
-		RenewDeadline:   config.RenewDeadline.Duration,
-		RetryPeriod:     config.RetryPeriod.Duration,
-		ReleaseOnCancel: true,
-		Name:            config.ResourceName,
+		Name: config.ResourceName, Lock: lock, ReleaseOnCancel: true,
+		LeaseDuration: config.LeaseDuration.Duration, RenewDeadline: config.RenewDeadline.Duration, RetryPeriod: config.RetryPeriod.Duration,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
 				s.term.Lock()
 				defer s.term.Unlock()
-				s.runControllers(ctx)
+				runAll(ctx, s.controllers)
 			},
 			OnStoppedLeading: func() {},
 			OnNewLeader:      func(identity string) { s.watches.Hold(identity == migrationv1alpha1.User) },

@@ -58,9 +58,9 @@ func (c CompletedConfig) AwaitData(ctx context.Context) (*Data, error) {
 // check of the library, so that the probes of the kubelet can exclude it.
 func (c CompletedConfig) serveHealth(problem func() error) (stop func() error, err error) {
 	stop = func() error { return nil }
-	listener, ok := c.generic.SecureServing.Listener.(deadlineListener)
+	listener, ok := c.generic.SecureServing.Listener.(*net.TCPListener)
 	if !ok {
-		return stop, fmt.Errorf("the listener %T has no deadline", c.generic.SecureServing.Listener)
+		return stop, fmt.Errorf("the listener %T is not of TCP", c.generic.SecureServing.Listener)
 	}
 	etcdCheck := healthz.NamedCheck("etcd", func(*http.Request) error {
 		if err := problem(); errors.As(err, new(etcdError)) {
@@ -97,13 +97,8 @@ func (c CompletedConfig) serveHealth(problem func() error) (stop func() error, e
 	}, nil
 }
 
-type deadlineListener interface {
-	net.Listener
-	SetDeadline(time.Time) error
-}
-
 // lentListener stays open when it is closed, so that the server can use it afterwards.
-type lentListener struct{ deadlineListener }
+type lentListener struct{ *net.TCPListener }
 
 // Close ends Accept.
 func (l lentListener) Close() error { return l.SetDeadline(time.Now()) }

@@ -170,12 +170,9 @@ func repeat(req *http.Request) (*http.Request, bool) {
 	if req.GetBody == nil {
 		return nil, false
 	}
-	body, err := req.GetBody()
-	if err != nil {
-		return nil, false
-	}
-	again.Body = body
-	return again, true
+	var err error
+	again.Body, err = req.GetBody()
+	return again, err == nil
 }
 
 // redirectedAway reports whether a redirect leads to a server other than the server of the original request. The token

@@ -65,10 +65,14 @@ func (r *repeater) RoundTrip(request *http.Request) (*http.Response, error) {
 				klog.FromContext(ctx).Info("The server is not available; trying again until it is", "host", request.URL.Host, "err", err)
 			}
 		}
+		after := waitAtMost
 		if tries {
-			pause(ctx, nil, repeatPeriod+rand.N(repeatPeriod))
-		} else {
-			pause(ctx, available, waitAtMost)
+			after = repeatPeriod + rand.N(repeatPeriod)
+		}
+		select {
+		case <-ctx.Done():
+		case <-available:
+		case <-time.After(after):
 		}
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -114,15 +118,5 @@ func unavailable(response *http.Response, err error, since time.Duration) bool {
 		return since < unauthorizedAtMost
 	default:
 		return false
-	}
-}
-
-func pause(ctx context.Context, available <-chan struct{}, atMost time.Duration) {
-	timer := time.NewTimer(atMost)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-available:
-	case <-timer.C:
 	}
 }

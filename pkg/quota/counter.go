@@ -149,8 +149,12 @@ func (h *Hold) Settle(stored runtime.Object, size int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	h.releaseLocked()
-	if stored != nil && c.source != nil {
-		c.storedLocked(stored, size)
+	if stored == nil || c.source == nil {
+		return
+	}
+	// The watch may have reported a newer revision.
+	if namespace, name, revision, ok := identify(stored); ok && revision > c.revision {
+		c.putLocked(namespace, name, entry{bytes: size, revision: revision})
 	}
 }
 
@@ -238,15 +242,6 @@ func (c *Counter) usageLocked(namespace string) *usage {
 func (c *Counter) forgetLocked(namespace string) {
 	if u := c.namespaces[namespace]; u != nil && len(u.objects) == 0 && u.pendingObjects == 0 && u.pendingBytes == 0 {
 		delete(c.namespaces, namespace)
-	}
-}
-
-// storedLocked counts an object that this process has written, unless the watch has already
-// reported a newer revision.
-func (c *Counter) storedLocked(obj runtime.Object, size int64) {
-	namespace, name, revision, ok := identify(obj)
-	if ok && revision > c.revision {
-		c.putLocked(namespace, name, entry{bytes: size, revision: revision})
 	}
 }
 

@@ -35,7 +35,7 @@ const (
 	InjectAnnotation = "open-cluster-management.io/inject-ca-from-secret"
 
 	fieldManager = "hub-apiserver"
-	// maxDecisions limits the writes of one reconciliation. A full renewal takes four.
+	// maxDecisions limits the writes of one reconciliation. A full renewal takes five.
 	maxDecisions = 6
 	// recheck is the longest time between two decisions: changes of the Secrets, of APIServices and of the clock take effect
 	// after it.
@@ -115,21 +115,27 @@ func (c *Controller) renew(ctx context.Context) (time.Duration, error) {
 		if err := c.load(ctx, serving, ca, decision); err != nil {
 			return 0, err
 		}
+		if err := c.inject(ctx, serving.Data[BundleKey]); err != nil {
+			return 0, err
+		}
+		if decision.Trusted != nil {
+			if err := c.write(ctx, Decision{Write: decision.Trusted, Reason: "all APIServices contain the authorities"}); err != nil {
+				return 0, err
+			}
+			continue
+		}
 		after := recheck
 		if !decision.Next.IsZero() {
 			after = min(after, decision.Next.Sub(c.clock.Now()))
 		}
-		return max(after, time.Millisecond), c.inject(ctx, serving.Data[BundleKey])
+		return max(after, time.Millisecond), nil
 	}
 	return 0, fmt.Errorf("the Secrets %s and %s in %s change too often", c.policy.Secret, c.policy.CASecret(), c.policy.Namespace)
 }
 
 func (c *Controller) get(ctx context.Context, name string) (*corev1.Secret, error) {
-	secret, err := c.hub.CoreV1().Secrets(c.policy.Namespace).Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
+	secret, err := reconcile.OrNil(c.hub.CoreV1().Secrets(c.policy.Namespace).Get(ctx, name, metav1.GetOptions{}))
+	if err != nil {
 		return nil, fmt.Errorf("reading the Secret %s in %s: %w", name, c.policy.Namespace, err)
 	}
 	return secret, nil

@@ -23,7 +23,6 @@ type authority struct {
 	bundle []*x509.Certificate
 }
 
-// issueAuthority creates an authority.
 func issueAuthority(service string, now time.Time, validity time.Duration) (*authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -40,11 +39,6 @@ func issueAuthority(service string, now time.Time, validity time.Duration) (*aut
 		return nil, err
 	}
 	return &authority{cert: cert, key: key}, nil
-}
-
-// content returns the content of the Secret of the authority.
-func (a *authority) content(trusted []*x509.Certificate) (map[string][]byte, error) {
-	return pair(a.cert, a.key, unique(trusted))
 }
 
 // issueServing creates a serving certificate, and returns the content of its Secret without the bundle.
@@ -81,15 +75,13 @@ func pair(cert *x509.Certificate, key crypto.Signer, bundle []*x509.Certificate)
 	if err != nil {
 		return nil, err
 	}
-	certPEM, err := encode([]*x509.Certificate{cert})
+	certPEM, err := certutil.EncodeCertificates(cert)
 	if err != nil {
 		return nil, err
 	}
-	bundlePEM, err := encode(bundle)
+	bundlePEM, err := certutil.EncodeCertificates(bundle...)
 	if err != nil {
 		return nil, err
 	}
 	return map[string][]byte{corev1.TLSCertKey: certPEM, corev1.TLSPrivateKeyKey: keyPEM, BundleKey: bundlePEM}, nil
 }
-
-func encode(certs []*x509.Certificate) ([]byte, error) { return certutil.EncodeCertificates(certs...) }

@@ -26,6 +26,9 @@ const (
 	// the serving certificate contains a copy of those in the Secret of the authority.
 	BundleKey = "ca.crt"
 
+	// TrustedAnnotation of the Secret of the authority is the time since which all APIServices contain its bundle.
+	TrustedAnnotation = "open-cluster-management.io/serving-ca-trusted-since"
+
 	caSuffix = "-ca"
 	// maxSkew is the difference between clocks that certificates allow for.
 	maxSkew = time.Hour
@@ -69,13 +72,15 @@ type Decision struct {
 	Next time.Time
 	// CAExpires is the end of the current authority.
 	CAExpires time.Time
+	// Trusted is the Secret to write once all APIServices contain the current authority. It is nil if they already did.
+	Trusted *corev1.Secret
 }
 
 // Decide returns the next step to valid certificates. Secrets that do not exist are nil. It returns an
 // error if it must not write a Secret that somebody else created.
 //
-// A new authority is added to the bundle at once. It signs the serving certificate only after the
-// bundle has settled, or if there is no valid certificate.
+// A new authority is added to the bundle at once. It signs the serving certificate only after all APIServices have contained
+// it for a while, or if there is no valid certificate.
 func (p Policy) Decide(serving, ca *corev1.Secret, now time.Time) (Decision, error) {
 	if serving != nil && !managed(serving) {
 		return Decision{}, nil
@@ -90,7 +95,7 @@ func (p Policy) Decide(serving, ca *corev1.Secret, now time.Time) (Decision, err
 	if !now.Before(renewal(current.cert)) {
 		return p.newAuthority(serving, ca, now, errors.New("two thirds of its lifetime are over"), false)
 	}
-	if bundle, err := encode(current.bundle); err != nil {
+	if bundle, err := certutil.EncodeCertificates(current.bundle...); err != nil {
 		return Decision{}, err
 	} else if !bytes.Equal(bundle, ca.Data[BundleKey]) {
 		return p.write(ca, p.CASecret(), bundleOnly(ca, bundle), "the bundle contains expired or invalid authorities, or not the current one", true)
@@ -105,8 +110,11 @@ func (p Policy) decideServing(current *authority, serving, ca *corev1.Secret, no
 		return p.newServing(current, serving, ca, now, problem, serving != nil)
 	}
 	signed := leaf.CheckSignatureFrom(current.cert) == nil
-	settled := settledAt(current.cert)
-	next := renewal(current.cert)
+	settled := leaf.NotAfter // if the authority is not trusted yet
+	trusted, untrusted := time.Parse(time.RFC3339, ca.Annotations[TrustedAnnotation])
+	if untrusted == nil {
+		settled = trusted.Add(settling(current.cert))
+	}
 	due := renewal(leaf)
 	if !signed {
 		due = settled
@@ -114,7 +122,7 @@ func (p Policy) decideServing(current *authority, serving, ca *corev1.Secret, no
 	switch {
 	case !now.Before(due) && !now.Before(settled) && signed && len(current.bundle) > 1:
 		// The earlier authorities were last needed by the certificate before this one.
-		bundle, err := encode(current.bundle[:1])
+		bundle, err := certutil.EncodeCertificates(current.cert)
 		if err != nil {
 			return Decision{}, err
 		}
@@ -128,12 +136,13 @@ func (p Policy) decideServing(current *authority, serving, ca *corev1.Secret, no
 	case !bytes.Equal(serving.Data[BundleKey], ca.Data[BundleKey]):
 		return p.write(serving, p.Secret, bundleOnly(serving, ca.Data[BundleKey]), "the certificate authorities changed", false)
 	}
-	for _, at := range []time.Time{due, leaf.NotAfter} {
-		if at.Before(next) {
-			next = at
-		}
+	next := slices.MinFunc([]time.Time{renewal(current.cert), due, leaf.NotAfter}, time.Time.Compare)
+	decision := Decision{Next: next, CAExpires: current.cert.NotAfter}
+	if untrusted != nil {
+		decision.Trusted = ca.DeepCopy()
+		decision.Trusted.Annotations[TrustedAnnotation] = now.UTC().Format(time.RFC3339)
 	}
-	return Decision{Next: next, CAExpires: current.cert.NotAfter}, nil
+	return decision, nil
 }
 
 func (p Policy) newAuthority(serving, ca *corev1.Secret, now time.Time, reason error, repair bool) (Decision, error) {
@@ -147,7 +156,7 @@ func (p Policy) newAuthority(serving, ca *corev1.Secret, now time.Time, reason e
 			trusted = append(trusted, authorities(secret.Data[BundleKey], now)...)
 		}
 	}
-	content, err := created.content(trusted)
+	content, err := pair(created.cert, created.key, unique(trusted))
 	if err != nil {
 		return Decision{}, err
 	}
@@ -163,7 +172,7 @@ func (p Policy) newServing(current *authority, serving, ca *corev1.Secret, now t
 	return p.write(serving, p.Secret, content, reason.Error(), repair)
 }
 
-// write returns the decision to write a Secret. An existing Secret keeps its metadata.
+// write returns the decision to write a Secret. An existing Secret keeps its metadata, but clients must read a new bundle.
 func (p Policy) write(existing *corev1.Secret, name string, content map[string][]byte, reason string, repair bool) (Decision, error) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: name}, Type: corev1.SecretTypeTLS}
 	if existing != nil {
@@ -173,6 +182,7 @@ func (p Policy) write(existing *corev1.Secret, name string, content map[string][
 		secret.Annotations = map[string]string{}
 	}
 	secret.Annotations[ManagedAnnotation] = "true"
+	delete(secret.Annotations, TrustedAnnotation)
 	secret.Data = content
 	return Decision{Write: secret, Reason: reason, Repair: repair}, nil
 }
@@ -258,8 +268,7 @@ func renewal(cert *x509.Certificate) time.Time {
 	return cert.NotAfter.Add(-cert.NotAfter.Sub(cert.NotBefore) / 3)
 }
 
-// settledAt returns the time at which every kube-apiserver has read a new authority.
-func settledAt(ca *x509.Certificate) time.Time {
-	total := ca.NotAfter.Sub(ca.NotBefore)
-	return ca.NotBefore.Add(min(maxSkew, total/11) + min(maxSettling, total/12))
+// settling returns the time in which every kube-apiserver reads the caBundle of an APIService.
+func settling(ca *x509.Certificate) time.Duration {
+	return min(maxSettling, ca.NotAfter.Sub(ca.NotBefore)/12)
 }

@@ -18,7 +18,11 @@ var (
 )
 
 // secrets are the two Secrets of a hub.
-type secrets struct{ serving, ca *corev1.Secret }
+type secrets struct {
+	serving, ca *corev1.Secret
+	// unwritable is true while the APIServices cannot be written.
+	unwritable bool
+}
 
 // settle applies decisions until there is nothing to write. It returns the last decision and the reasons
 // of the writes.
@@ -30,8 +34,12 @@ func (s *secrets) settle(t *testing.T, now time.Time) (Decision, []string) {
 		if err != nil {
 			t.Fatalf("Decide() at %s = %v, want no error", now, err)
 		}
-		if decision.Write == nil {
+		if decision.Write == nil && (decision.Trusted == nil || s.unwritable) {
 			return decision, reasons
+		}
+		if decision.Write == nil {
+			s.ca = decision.Trusted
+			continue
 		}
 		reasons = append(reasons, decision.Write.Name+": "+decision.Reason)
 		if decision.Write.Name == policy.Secret {
@@ -58,7 +66,7 @@ func (s *secrets) verifies(bundle []byte, now time.Time) error {
 	return err
 }
 
-func (s *secrets) clone() *secrets { return &secrets{s.serving.DeepCopy(), s.ca.DeepCopy()} }
+func (s *secrets) clone() *secrets { return &secrets{serving: s.serving.DeepCopy(), ca: s.ca.DeepCopy()} }
 
 // Through 30 years, each certificate that a replica serves is valid for each client: also for a client that
 // has not read the last change of the bundle, and for a replica that has not read the last certificate.
@@ -104,15 +112,20 @@ func TestBundlePrecedesCertificate(t *testing.T) {
 	s.serving = nil
 	s.settle(t, renewed.Add(-time.Minute)) // a certificate that is not due itself
 	leaf := string(s.serving.Data[corev1.TLSCertKey])
+	s.unwritable = true
 	s.settle(t, renewed)
 	if got := len(must(certutil.ParseCertsPEM(s.bundle()))); got != 2 {
 		t.Fatalf("authorities in the bundle after the renewal = %d, want the previous and the new one", got)
 	}
-	s.settle(t, renewed.Add(59*time.Minute))
+	s.settle(t, renewed.Add(2*day))
+	s.unwritable = false
+	written := renewed.Add(3 * day)
+	s.settle(t, written)
+	s.settle(t, written.Add(59*time.Minute))
 	if string(s.serving.Data[corev1.TLSCertKey]) != leaf {
-		t.Error("the serving certificate changed together with the bundle, want it to change an hour after the bundle")
+		t.Error("the serving certificate changed before the APIServices had the new authority for an hour, want the previous one")
 	}
-	s.settle(t, renewed.Add(time.Hour+time.Second))
+	s.settle(t, written.Add(time.Hour+time.Second))
 	if string(s.serving.Data[corev1.TLSCertKey]) == leaf {
 		t.Error("the serving certificate is that of the previous authority after the bundle has settled, want a new one")
 	}

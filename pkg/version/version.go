@@ -20,9 +20,7 @@ var released = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+$`)
 const Unknown = "unknown"
 
 // Short returns the version of this project, such as v0.1.0.
-func Short() string {
-	return Of(version.Get())
-}
+func Short() string { return Of(version.Get()) }
 
 // Of returns the version of this project in the response of a server at /version.
 func Of(info apimachineryversion.Info) string {
@@ -48,9 +46,7 @@ func split(gitVersion string) (own, libraries string) {
 
 // Docs returns the URL of a page of the documentation of this release, such as troubleshooting.md. A program that is no
 // release returns that of the newest.
-func Docs(page string) string {
-	return docs(Short(), page)
-}
+func Docs(page string) string { return docs(Short(), page) }
 
 func docs(own, page string) string {
 	if !released.MatchString(own) {

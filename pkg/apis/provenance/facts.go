@@ -121,6 +121,7 @@ var Facts = []Fact{
 	{request, Annotation, "rehoming.open-cluster-management.io/proof", User, "a signature, which is verified", ""},
 	{secret, Label, "authentication.open-cluster-management.io/is-managed-serviceaccount", Agent, ownCluster + ": that a Secret contains a token; its owner reference is checked too", ""},
 	{secret, Annotation, "open-cluster-management.io/managed-serving-certificate", HubComponents, "that the server made the Secret", ""},
+	{secret, Annotation, "open-cluster-management.io/serving-ca-trusted-since", HubComponents, "since when all APIServices contain an authority", ""},
 	{service, Annotation, "open-cluster-management.io/inject-ca-from-secret", HubComponents, "which Secret has the authority of a Service", ""},
 	{deployment, Annotation, "migration.open-cluster-management.io/replicas", HubComponents, "how many replicas a Deployment of OCM had before a migration", ""},
 	{crd, Annotation, "migration.open-cluster-management.io/conversion", HubComponents, "the conversion that a CustomResourceDefinition had before a migration", ""},

@@ -66,7 +66,6 @@ func Connect(config storagebackend.TransportConfig, prefix string, direct bool) 
 	return c, nil
 }
 
-// Close closes the connections.
 func (c *Cluster) Close() error {
 	errs := []error{c.Client.Close()}
 	for _, client := range c.members {
@@ -144,17 +143,12 @@ const (
 
 var minimumVersion = version.MustParseSemantic(MinimumVersion)
 
-// VersionError is the error of an etcd member whose release is older than MinimumVersion.
-type VersionError struct {
-	Endpoint, Version string
-}
+// UnusableError is the error of a server that must not serve its data.
+type UnusableError string
 
-func (e *VersionError) Error() string {
-	return fmt.Sprintf("etcd member %s has version %s: Unsupported value: watches of releases before %s lose events; upgrade it to %s or later",
-		e.Endpoint, e.Version, MinimumVersion, MinimumVersion)
-}
+func (e UnusableError) Error() string { return string(e) }
 
-// CheckVersions returns a VersionError if a member is too old, and false if one does not respond within some seconds.
+// CheckVersions returns an UnusableError if a member is too old, and false if one does not respond within some seconds.
 func (c *Cluster) CheckVersions(ctx context.Context) (all bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
@@ -162,7 +156,7 @@ func (c *Cluster) CheckVersions(ctx context.Context) (all bool, err error) {
 	var tooOld []error
 	all = true
 	for endpoint, err := range errs {
-		if errors.As(err, new(*VersionError)) {
+		if errors.As(err, new(UnusableError)) {
 			tooOld = append(tooOld, err)
 		} else if err != nil {
 			klog.FromContext(ctx).Info("Cannot read the version of an etcd member yet", "endpoint", endpoint, "reason", err)
@@ -184,7 +178,8 @@ func checkVersion(ctx context.Context, client *clientv3.Client, endpoint string)
 	}
 	found, err := version.ParseSemantic(strings.TrimSpace(status.Version))
 	if err != nil || found.LessThan(minimumVersion) {
-		return &VersionError{Endpoint: endpoint, Version: status.Version}
+		return UnusableError(fmt.Sprintf("etcd member %s has version %s: Unsupported value: watches of releases before %s lose events; upgrade it to %s or later",
+			endpoint, status.Version, MinimumVersion, MinimumVersion))
 	}
 	return nil
 }

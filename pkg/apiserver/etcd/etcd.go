@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -50,17 +49,14 @@ const (
 	defragmentAtStartMegabytes = 128
 )
 
-// Options configure the embedded etcd.
 type Options struct {
 	// DataDir is the directory of the data. Start creates it.
 	DataDir string
 	// QuotaBytes is the size of the database at which writes are refused.
 	QuotaBytes int64
-	// Snapshots is the schedule of snapshots.
-	Snapshots Schedule
+	Snapshots  Schedule
 }
 
-// Server is a running etcd.
 type Server struct {
 	etcd      *embed.Etcd
 	client    *clientv3.Client
@@ -257,7 +253,7 @@ func lock(ctx context.Context, dataDir string) (file *os.File, err error) {
 	case err != nil:
 		return nil, err
 	}
-	if err := writeHolder(file); err != nil {
+	if err := os.WriteFile(file.Name(), fmt.Appendln(nil, os.Getpid()), 0o600); err != nil {
 		return nil, errors.Join(fmt.Errorf("locking the data directory: %w", err), file.Close())
 	}
 	return file, nil
@@ -286,12 +282,4 @@ func holder(dataDir string) string {
 		return "(unknown)"
 	}
 	return strings.TrimSpace(string(content))
-}
-
-func writeHolder(file *os.File) error {
-	if err := file.Truncate(0); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintln(io.NewOffsetWriter(file, 0), os.Getpid())
-	return err
 }

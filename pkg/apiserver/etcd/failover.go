@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/server/egressselector"
+	"k8s.io/client-go/util/connrotation"
 	"k8s.io/klog/v2"
 )
 
@@ -35,15 +36,15 @@ const (
 // otherwise looks like a member that has nothing to send. New connections to a member wait until it responds: the
 // client of etcd waits up to two minutes after it has failed to connect.
 type Failover struct {
-	mu    sync.Mutex
-	conns sets.Set[*trackedConn]
+	mu sync.Mutex
+	// open contains the connections by the address of the member.
+	open map[string]*connrotation.ConnectionTracker
 	// silent contains the addresses of members that do not respond.
 	silent sets.Set[string]
 }
 
-// NewFailover returns a Failover without connections.
 func NewFailover() *Failover {
-	return &Failover{conns: sets.New[*trackedConn](), silent: sets.New[string]()}
+	return &Failover{open: map[string]*connrotation.ConnectionTracker{}, silent: sets.New[string]()}
 }
 
 // Redundant reports whether the servers are several members that a Failover can distinguish.
@@ -70,43 +71,21 @@ func (f *Failover) dial(ctx context.Context, network, address string) (net.Conn,
 	if err != nil {
 		return nil, fmt.Errorf("the etcd member %s does not respond: %w", address, err)
 	}
-	inner, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
-	conn := &trackedConn{Conn: inner, failover: f, address: address}
+	return f.connections(address).Track(conn), nil
+}
+
+// connections returns the open connections to an address.
+func (f *Failover) connections(address string) *connrotation.ConnectionTracker {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.conns.Insert(conn)
-	return conn, nil
-}
-
-type trackedConn struct {
-	net.Conn
-	failover *Failover
-	address  string
-}
-
-// Close closes the connection and forgets it.
-func (c *trackedConn) Close() error {
-	c.failover.mu.Lock()
-	c.failover.conns.Delete(c)
-	c.failover.mu.Unlock()
-	return c.Conn.Close()
-}
-
-// disconnect closes all connections to an address, and returns their number.
-func (f *Failover) disconnect(address string) (closed int) {
-	f.mu.Lock()
-	conns := f.conns.UnsortedList()
-	f.mu.Unlock()
-	for _, conn := range conns {
-		if conn.address == address {
-			_ = conn.Close()
-			closed++
-		}
+	if f.open[address] == nil {
+		f.open[address] = connrotation.NewConnectionTracker()
 	}
-	return closed
+	return f.open[address]
 }
 
 // Run probes the members of the etcd cluster until ctx ends. Connect must have made the clients of members direct. Run calls
@@ -136,19 +115,19 @@ func (f *Failover) Run(ctx context.Context, cluster *Cluster, isolated func()) {
 			}
 			return
 		}
-		alone = 0
 		for member := range silence {
 			if failures[member] < probeFailures {
 				continue
 			}
-			if closed := f.disconnect(hostOf(member)); closed > 0 {
-				klog.FromContext(ctx).Info("An etcd member does not respond; using the others", "member", member, "closedConnections", closed)
+			f.connections(hostOf(member)).CloseAll()
+			if failures[member] == probeFailures || alone > 0 {
+				klog.FromContext(ctx).Info("An etcd member does not respond; using the others", "member", member)
 			}
 		}
+		alone = 0
 	}, probePeriod)
 }
 
-// silent reports whether no member responds.
 func silent(silence map[string]error) bool {
 	for _, err := range silence {
 		if err == nil {

@@ -19,12 +19,10 @@ import (
 )
 
 const (
-	// memberDir is the directory of etcd in a data directory.
 	memberDir = "member"
 	// restoreDir is the directory in which a restore prepares the data. It is in the data directory,
 	// because that may be the root of a volume.
-	restoreDir = "restore.tmp"
-	// replacedPrefix begins the name of a directory with the data that a restore has replaced.
+	restoreDir     = "restore.tmp"
 	replacedPrefix = "replaced-"
 	// revisionBump is added to the revision of a snapshot, so that the server never uses a revision again
 	// that a client of the lost data has seen.
@@ -35,12 +33,10 @@ const (
 	lockPatience = 2 * time.Second
 )
 
-// RestoreOptions configure RestoreSnapshot.
 type RestoreOptions struct {
 	// File is the snapshot, and DataDir the directory of the data.
 	File, DataDir string
-	// Prefix is the prefix of the keys of the server in etcd.
-	Prefix string
+	Prefix        string
 	// Replace moves existing data to a directory in DataDir. Without it, they are an error.
 	Replace bool
 }

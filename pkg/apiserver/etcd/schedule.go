@@ -20,6 +20,8 @@ const (
 	snapshotSuffix = ".db"
 	// snapshotTime is the format of the time in the name of a snapshot, in UTC. Names sort by time.
 	snapshotTime = "20060102T150405Z"
+	// newSnapshot is the name of a snapshot before it is complete.
+	newSnapshot = "." + snapshotPrefix + "new" + snapshotSuffix
 
 	// snapshotDeadline bounds one snapshot. firstSnapshotRetry and lastSnapshotRetry bound the delay after
 	// a failure.
@@ -28,7 +30,6 @@ const (
 	lastSnapshotRetry  = time.Hour
 )
 
-// Schedule is a schedule of snapshots.
 type Schedule struct {
 	// Interval is the time between two snapshots. 0 means none.
 	Interval time.Duration
@@ -68,9 +69,12 @@ func (s *Server) SaveSnapshots(ctx context.Context) {
 
 // save saves a snapshot and deletes the oldest.
 func (s Schedule) save(ctx context.Context, dataDir string, now time.Time) error {
-	file := filepath.Join(s.Dir, nameAt(now))
-	status, err := SaveSnapshot(ctx, dataDir, file, true)
+	file, fresh := filepath.Join(s.Dir, nameAt(now)), filepath.Join(s.Dir, newSnapshot)
+	status, err := SaveSnapshot(ctx, dataDir, fresh, true)
 	if err != nil {
+		return err
+	}
+	if err := os.Rename(fresh, file); err != nil {
 		return err
 	}
 	klog.FromContext(ctx).Info("Saved a snapshot of the embedded etcd", "file", file, "revision", status.Revision, "bytes", status.SizeBytes)
@@ -86,19 +90,10 @@ func (s Schedule) save(ctx context.Context, dataDir string, now time.Time) error
 }
 
 // observe sets the metrics of the last snapshot, and returns its time, or the zero time if it is unknown. It creates the
-// directory, and deletes the parts that killed processes have left.
+// directory.
 func (s Schedule) observe() (time.Time, error) {
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		return time.Time{}, err
-	}
-	parts, err := filepath.Glob(filepath.Join(s.Dir, snapshotPrefix+"*"+snapshotSuffix+partSuffix))
-	if err != nil {
-		return time.Time{}, err
-	}
-	for _, part := range parts {
-		if err := os.Remove(part); err != nil {
-			return time.Time{}, err
-		}
 	}
 	now := time.Now()
 	names, err := s.list(now)

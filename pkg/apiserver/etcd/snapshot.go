@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -18,15 +18,13 @@ import (
 	"go.uber.org/zap"
 )
 
-// partSuffix ends the name of a snapshot that is not complete.
+// partSuffix follows the name of a snapshot that is not complete. A number follows it.
 const partSuffix = ".part"
 
 // SnapshotStatus describes a snapshot.
 type SnapshotStatus struct {
-	// Revision is the last revision of the data.
 	Revision int64 `json:"revision"`
-	// Keys is the number of keys.
-	Keys int `json:"keys"`
+	Keys     int   `json:"keys"`
 	// SizeBytes is the size of the database, and SHA256 its hash, which etcd has appended.
 	SizeBytes int64  `json:"sizeBytes"`
 	SHA256    string `json:"sha256"`
@@ -34,38 +32,60 @@ type SnapshotStatus struct {
 	EtcdVersion string `json:"etcdVersion,omitempty"`
 }
 
-// SaveSnapshot writes a consistent copy of the data in a directory to file. If a server runs on the
+// SaveSnapshot writes a consistent copy of the data in a directory to file, with mode 0600. If a server runs on the
 // directory, it serves the copy; the caller must be the same user on the same machine. Otherwise
-// SaveSnapshot runs etcd for this time. It replaces an existing file only if overwrite is true. If the copy fails,
-// there is no file, or the previous one; a crash may leave file with the suffix .part, which the next call replaces.
+// SaveSnapshot runs etcd for this time. It replaces an existing file only if overwrite is true. The copy gets its name after
+// it is checked; a killed process leaves a file whose name continues with partSuffix, which the next call deletes.
 func SaveSnapshot(ctx context.Context, dataDir, file string, overwrite bool) (*SnapshotStatus, error) {
 	if _, err := os.Lstat(file); err == nil && !overwrite {
 		return nil, fmt.Errorf("%s exists: choose another file, or use --overwrite", file)
 	}
-	config, stop, err := serving(ctx, dataDir)
+	dir, name := filepath.Split(file)
+	dir = filepath.Clean(dir)
+	if err := removeParts(dir, name+partSuffix); err != nil {
+		return nil, err
+	}
+	// The name is new, so no other process writes the file, and nobody else may open it.
+	part, err := os.CreateTemp(dir, name+partSuffix+"*")
 	if err != nil {
 		return nil, err
 	}
-	defer stop()
-	if _, err := snapshot.NewV3(zap.NewNop()).Save(ctx, config, file); err != nil {
+	defer func() { _ = os.Remove(part.Name()) }() // the next call removes it
+	if err := errors.Join(StreamSnapshot(ctx, dataDir, part), part.Sync(), part.Close()); err != nil {
 		return nil, err
 	}
-	if err := syncDir(filepath.Dir(file)); err != nil {
+	status, err := ReadSnapshot(part.Name())
+	if err != nil {
 		return nil, err
 	}
-	return ReadSnapshot(file)
+	publish := os.Link // which fails if another process has created the file
+	if overwrite {
+		publish = os.Rename
+	}
+	return status, errors.Join(publish(part.Name(), file), syncDir(dir))
+}
+
+// removeParts removes the files in a directory that killed processes have left.
+func removeParts(dir, prefix string) error {
+	entries, err := os.ReadDir(dir)
+	for _, entry := range entries {
+		if number, ours := strings.CutPrefix(entry.Name(), prefix); ours && strings.Trim(number, "0123456789") == "" {
+			err = errors.Join(err, os.Remove(filepath.Join(dir, entry.Name())))
+		}
+	}
+	return err
 }
 
 // StreamSnapshot writes a snapshot as SaveSnapshot does, without checking it. After an error, out may have received a part.
 func StreamSnapshot(ctx context.Context, dataDir string, out io.Writer) error {
-	config, stop, err := serving(ctx, dataDir)
+	endpoint, stop, err := serving(ctx, dataDir)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	client, err := clientv3.New(config)
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: startTimeout, Logger: zap.NewNop()})
 	if err != nil {
-		return fmt.Errorf("connecting to %s: %w", config.Endpoints[0], err)
+		return fmt.Errorf("connecting to %s: %w", endpoint, err)
 	}
 	defer func() { _ = client.Close() }() // its only error is that ctx has ended
 	answer, err := client.SnapshotWithVersion(ctx)
@@ -79,37 +99,33 @@ func StreamSnapshot(ctx context.Context, dataDir string, out io.Writer) error {
 	return nil
 }
 
-// serving returns the configuration of a client of the etcd that runs on a data directory. If none does, it starts one,
-// which stop stops.
-func serving(ctx context.Context, dataDir string) (config clientv3.Config, stop func(), err error) {
-	config = clientv3.Config{DialTimeout: startTimeout, Logger: zap.NewNop()}
+// serving returns the URL of the etcd that runs on a data directory. If none does, it starts one, which stop stops.
+func serving(ctx context.Context, dataDir string) (endpoint string, stop func(), err error) {
 	if _, err := os.Stat(filepath.Join(dataDir, memberDir)); err != nil {
-		return config, nil, fmt.Errorf("no data of an embedded etcd: %w", err)
+		return "", nil, fmt.Errorf("no data of an embedded etcd: %w", err)
 	}
 	running, err := tryLock(dataDir)
 	if err != nil {
-		return config, nil, err
+		return "", nil, err
 	}
 	if running == nil {
 		socket, err := filepath.Abs(filepath.Join(dataDir, socketFile))
 		if err != nil {
-			return config, nil, err
+			return "", nil, err
 		}
 		if elsewhere, err := os.Readlink(socket); err == nil {
 			socket = elsewhere
 		}
-		config.Endpoints = []string{"unix://" + socket}
-		return config, func() {}, nil
+		return "unix://" + socket, func() {}, nil
 	}
 	if err := running.Close(); err != nil {
-		return config, nil, err
+		return "", nil, err
 	}
 	server, err := Start(ctx, Options{DataDir: dataDir, QuotaBytes: noQuota})
 	if err != nil {
-		return config, nil, err
+		return "", nil, err
 	}
-	config.Endpoints = []string{server.Endpoint()}
-	return config, server.Stop, nil
+	return server.Endpoint(), server.Stop, nil
 }
 
 // ReadSnapshot checks the hash and the structure of a snapshot and describes it.
@@ -150,7 +166,7 @@ func checkHash(name string) (string, error) {
 	if sum := hash.Sum(nil); !bytes.Equal(sum, end) {
 		return "", fmt.Errorf("the SHA-256 hash of the data is %x, but it ends with %x: it is incomplete or damaged, or not a snapshot of etcd", sum, end)
 	}
-	return hex.EncodeToString(end), nil
+	return fmt.Sprintf("%x", end), nil
 }
 
 func syncDir(dir string) error {

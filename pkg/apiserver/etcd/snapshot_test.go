@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -123,9 +124,11 @@ func TestSaveWithTheSocketElsewhere(t *testing.T) {
 
 func TestSaveKeepsExistingFiles(t *testing.T) {
 	dataDir, file, last := saved(t)
-	// A killed process leaves this.
-	if err := os.WriteFile(file+partSuffix, []byte("a part"), 0o600); err != nil {
-		t.Fatal(err)
+	// A killed process leaves one of these. Others may read them.
+	for _, part := range []string{file + partSuffix, file + partSuffix + "123"} {
+		if err := os.WriteFile(part, []byte("a part"), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if _, err := SaveSnapshot(t.Context(), dataDir, file, false); err == nil || !strings.Contains(err.Error(), "exists") {
 		t.Errorf("SaveSnapshot() to an existing file = %v, want a refusal", err)
@@ -144,6 +147,60 @@ func TestSaveKeepsExistingFiles(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(filepath.Dir(file)); err != nil || len(entries) != 1 {
 		t.Errorf("files = %v, %v, want the snapshot only", entries, err)
+	}
+}
+
+// damage breaks the order of the keys in the database of a running etcd, at a key.
+func damage(t *testing.T, dataDir, key string) {
+	t.Helper()
+	name := filepath.Join(dataDir, memberDir, "snap", "db")
+	content, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := 0; ; at += len(key) {
+		next := bytes.Index(content[at:], []byte(key))
+		if next < 0 {
+			break
+		}
+		at += next
+		// The key in the database is a revision of 17 bytes. The value begins with two bytes and the key in etcd.
+		content[at-2-17] = 0xff
+	}
+	if err := os.WriteFile(name, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSnapshotsOfDamagedData checks that a damaged snapshot gets no name, and does not count as a scheduled one.
+func TestSnapshotsOfDamagedData(t *testing.T) {
+	dataDir, file := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "snapshot.db")
+	server := start(t, dataDir)
+	put(t, server, "damaged-later", "1")
+	last := put(t, server, "a", "1")
+	schedule := Schedule{Interval: time.Hour, Dir: filepath.Dir(file), Keep: 1}
+	now := time.Now().UTC().Truncate(time.Second)
+	if err := schedule.save(t.Context(), dataDir, now.Add(-2*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := SaveSnapshot(t.Context(), dataDir, file, false); err != nil {
+		t.Fatal(err)
+	}
+	damage(t, dataDir, "damaged-later")
+	if status, err := SaveSnapshot(t.Context(), dataDir, file, true); err == nil {
+		t.Errorf("SaveSnapshot() of damaged data = %+v, want an error", status)
+	}
+	if status, err := ReadSnapshot(file); err != nil || status.Revision != last {
+		t.Errorf("the file after a failed snapshot = %+v, %v, want the previous one at revision %d", status, err, last)
+	}
+	if err := schedule.save(t.Context(), dataDir, now); err == nil {
+		t.Error("scheduled snapshot of damaged data = nil, want an error")
+	}
+	if at, err := schedule.observe(); err != nil || !at.Equal(now.Add(-2*time.Hour)) {
+		t.Errorf("observe() after a failed snapshot = %v, %v, want the time of the previous one", at, err)
+	}
+	if entries, err := os.ReadDir(schedule.Dir); err != nil || len(entries) != 2 {
+		t.Errorf("files after failed snapshots = %v, %v, want both good ones", entries, err)
 	}
 }
 
@@ -245,7 +302,7 @@ func TestSchedule(t *testing.T) {
 	if last, err := schedule.observe(); err != nil || !last.IsZero() {
 		t.Fatalf("observe() without snapshots = %v, %v, want no time", last, err)
 	}
-	for _, name := range []string{"keep-me.db", "hub-apiserver-20260101T000000Z.db.part"} {
+	for _, name := range []string{"keep-me.db", newSnapshot + partSuffix + "123"} {
 		if err := os.WriteFile(filepath.Join(schedule.Dir, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}

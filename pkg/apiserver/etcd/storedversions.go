@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -29,15 +28,7 @@ type versionRecord struct {
 	Versions map[string][]string `json:"versions"`
 }
 
-// IncompatibleError is the error of a server that cannot read the data in etcd. It must not serve.
-type IncompatibleError struct{ resource, version string }
-
-func (e *IncompatibleError) Error() string {
-	return fmt.Sprintf("etcd contains %s in version %s, which this release cannot read; "+
-		"start a release that reads it and stores another version, and rewrite the objects", e.resource, e.version)
-}
-
-// RecordVersions adds the versions that this server stores to the record in etcd. It returns an IncompatibleError if etcd
+// RecordVersions adds the versions that this server stores to the record in etcd. It returns an UnusableError if etcd
 // may contain objects that this server cannot read.
 func (c *Cluster) RecordVersions(ctx context.Context, resources []StoredVersions) error {
 	key := c.Prefix + recordKey
@@ -75,14 +66,15 @@ func (c *Cluster) RecordVersions(ctx context.Context, resources []StoredVersions
 
 // add adds the versions that a server stores. It reports whether the record changes.
 func (r *versionRecord) add(resources []StoredVersions) (changed bool, err error) {
-	if r.Versions = maps.Clone(r.Versions); r.Versions == nil {
+	if r.Versions == nil {
 		r.Versions = map[string][]string{}
 	}
 	for _, resource := range resources {
 		versions := r.Versions[resource.Resource]
 		for _, version := range versions {
 			if !slices.Contains(resource.Readable, version) {
-				return false, &IncompatibleError{resource.Resource, version}
+				return false, UnusableError(fmt.Sprintf("etcd contains %s in version %s, which this release cannot read; "+
+					"start a release that reads it and stores another version, and rewrite the objects", resource.Resource, version))
 			}
 		}
 		if !slices.Contains(versions, resource.Stored) {

@@ -26,7 +26,7 @@ func TestRecordVersions(t *testing.T) {
 		{"a server with another resource", StoredVersions{other, "v1", []string{"v1"}}, false, []string{"v1", "v2"}},
 	} {
 		err := cluster.RecordVersions(t.Context(), []StoredVersions{test.resource})
-		if incompatible := (*IncompatibleError)(nil); errors.As(err, &incompatible) != test.refused || !test.refused && err != nil {
+		if errors.As(err, new(UnusableError)) != test.refused || !test.refused && err != nil {
 			t.Errorf("RecordVersions() of %s = %v, want refused %t", test.name, err, test.refused)
 		}
 		var record versionRecord

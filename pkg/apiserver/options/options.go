@@ -46,19 +46,6 @@ const (
 	// DefaultDataDir is the default directory of the embedded etcd.
 	DefaultDataDir = "/var/lib/hub-apiserver"
 
-	// This is the port of the kubelet, which firewalls between managed control planes and nodes allow.
-	defaultSecurePort = 10250
-
-	defaultNamespace          = "open-cluster-management-hub"
-	defaultLeaseName          = "hub-apiserver-controllers"
-	defaultQuotaBytes         = 8 << 30
-	defaultSnapshots          = 14
-	defaultLimitBytes         = 500 << 10
-	defaultWatchGrace         = 5 * time.Second
-	defaultCompactionInterval = time.Minute
-	defaultDeletionWorkers    = 10
-	// Ten years. Clients of existing hubs request validities up to this value.
-	defaultTokenValidity    = 87600 * time.Hour
 	minimumSnapshotInterval = time.Minute
 	minimumLimitBytes       = 1 << 10
 	minimumQuotaBytes       = 16 << 20
@@ -70,7 +57,6 @@ func init() {
 	utilruntime.Must(utilfeature.DefaultMutableFeatureGate.Add(apiserver.FeatureGates))
 }
 
-// Options are the flags of the API server.
 type Options struct {
 	ServerRun     *genericoptions.ServerRunOptions
 	Recommended   *genericoptions.RecommendedOptions
@@ -87,25 +73,25 @@ type Options struct {
 	ServingCertificate ServingCertificate
 }
 
-// New returns options with their defaults.
 func New() *Options {
 	o := &Options{
 		ServerRun: genericoptions.NewServerRunOptions(),
 		// Each resource has its own storage codec.
 		Recommended:   genericoptions.NewRecommendedOptions(EtcdPathPrefix, nil),
 		APIEnablement: genericoptions.NewAPIEnablementOptions(),
-		EmbeddedEtcd: etcd.Options{DataDir: DefaultDataDir, QuotaBytes: defaultQuotaBytes,
-			Snapshots: etcd.Schedule{Keep: defaultSnapshots}},
-		Logs: logs.NewOptions(),
+		EmbeddedEtcd:  etcd.Options{DataDir: DefaultDataDir, QuotaBytes: 8 << 30, Snapshots: etcd.Schedule{Keep: 14}},
+		Logs:          logs.NewOptions(),
 
 		ExtraConfig: apiserver.ExtraConfig{
-			Namespace:            defaultNamespace,
-			ManifestLimitBytes:   defaultLimitBytes,
-			EscalationCheck:      clusterpermission.Enforce,
-			NamespaceSource:      apiserver.NamespacesOfCluster,
-			NilExecutor:          executor.Allow,
-			MaximumTokenValidity: defaultTokenValidity,
-			ReservedAccountNames: authenticationvalidation.DefaultReservedNames(),
+			Namespace:          "open-cluster-management-hub",
+			ManifestLimitBytes: 500 << 10,
+			EscalationCheck:    clusterpermission.Enforce,
+			NamespaceSource:    apiserver.NamespacesOfCluster,
+			NilExecutor:        executor.Allow,
+			Accounts: authenticationvalidation.Validator{
+				// Ten years. Clients of existing hubs request validities up to this value.
+				MaximumValidity: 87600 * time.Hour, ReservedNames: authenticationvalidation.DefaultReservedNames(),
+			},
 		},
 		Search:             newSearch(),
 		Registration:       newRegistration(),
@@ -116,18 +102,19 @@ func New() *Options {
 	if namespace := os.Getenv("POD_NAMESPACE"); namespace != "" {
 		o.Namespace = namespace
 	}
-	o.Recommended.SecureServing.BindPort = defaultSecurePort
+	// This is the port of the kubelet, which firewalls between managed control planes and nodes allow.
+	o.Recommended.SecureServing.BindPort = 10250
 	// Requests of the hub are refused until its current authorities are known.
 	o.Recommended.Authentication.WithCustomRoundTripper(keepalive.Repeat)
 	// ManifestWorks are larger and change more often than most objects, and the memory of the embedded
 	// etcd contains the replaced revisions.
-	o.Recommended.Etcd.StorageConfig.CompactionInterval = defaultCompactionInterval
+	o.Recommended.Etcd.StorageConfig.CompactionInterval = time.Minute
 	// One worker does not delete a thousand objects within the timeout of a request.
-	o.Recommended.Etcd.DeleteCollectionWorkers = defaultDeletionWorkers
+	o.Recommended.Etcd.DeleteCollectionWorkers = 10
 	// During shutdown, the server returns 429 instead of refusing connections, and ends the watches. With
 	// the defaults of the library it would wait a minute for watches, which do not end by themselves.
 	o.ServerRun.ShutdownSendRetryAfter = true
-	o.ServerRun.ShutdownWatchTerminationGracePeriod = defaultWatchGrace
+	o.ServerRun.ShutdownWatchTerminationGracePeriod = 5 * time.Second
 	// Hubs before 1.36 do not serve these policies in v1. Their informer would never sync, and every write
 	// would be refused.
 	o.Recommended.Admission.DefaultOffPlugins.Insert(mutatingadmissionpolicy.PluginName)
@@ -140,7 +127,7 @@ func New() *Options {
 		RenewDeadline: metav1.Duration{Duration: 7 * time.Second},
 		RetryPeriod:   metav1.Duration{Duration: time.Second},
 		ResourceLock:  resourcelock.LeasesResourceLock,
-		ResourceName:  defaultLeaseName,
+		ResourceName:  "hub-apiserver-controllers",
 	}
 	return o
 }
@@ -164,9 +151,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	logsapi.AddFlags(o.Logs, sets.FlagSet("logs"))
 	configoptions.BindLeaderElectionFlags(&o.LeaderElection, sets.FlagSet("leader election"))
 	o.addEmbeddedEtcdFlags(sets.FlagSet("embedded etcd"))
-	o.addWorkFlags(sets.FlagSet("works"))
-	o.addPermissionFlags(sets.FlagSet("cluster permissions"))
-	o.addAccountFlags(sets.FlagSet("managed service accounts"))
+	o.addObjectFlags(&sets)
 	o.addQuotaFlags(sets.FlagSet("quotas"))
 	o.Search.addFlags(sets.FlagSet("search"))
 	o.Registration.addFlags(sets.FlagSet("registration"))
@@ -187,16 +172,16 @@ func (o *Options) addEmbeddedEtcdFlags(fs *pflag.FlagSet) {
 		"Number of snapshots in --snapshot-dir. The server deletes older ones after a new one is complete.")
 }
 
-func (o *Options) addWorkFlags(fs *pflag.FlagSet) {
+func (o *Options) addObjectFlags(sets *cliflag.NamedFlagSets) {
+	fs := sets.FlagSet("works")
 	fs.Int64Var(&o.ManifestLimitBytes, "manifest-limit-bytes", o.ManifestLimitBytes,
 		"Maximum total size in bytes of the manifests of one ManifestWork. Objects larger than 1.5 MiB require an etcd with a larger --max-request-bytes.")
 	fs.StringVar((*string)(&o.NilExecutor), "nil-executor", string(o.NilExecutor),
 		"Action for writes of the spec of a ManifestWork without spec.executor. Allow accepts them from all users with permission to write ManifestWorks. Check also requires permission to execute-as "+executor.AgentExecutor+" on manifestworks in the namespace of the cluster. Deny refuses them.")
 	fs.StringVar(&o.Namespace, "namespace", o.Namespace,
 		"Namespace of the hub for the Leases of the server and for --serving-certificate-secret. --leader-elect-resource-namespace overrides it for the Lease of leader election. Defaults to the environment variable POD_NAMESPACE.")
-}
 
-func (o *Options) addPermissionFlags(fs *pflag.FlagSet) {
+	fs = sets.FlagSet("cluster permissions")
 	fs.StringVar((*string)(&o.EscalationCheck), "clusterpermission-escalation-check", string(o.EscalationCheck),
 		"Action for a ClusterPermission that grants more than its author may grant. Enforce rejects it. Approve stores it, and delivers it after a user with permission to grant it approves it with clusterpermissions/approval. Warn delivers it and returns a warning. Off disables the check.")
 	fs.StringVar((*string)(&o.NamespaceSource), "namespace-selector-source", string(o.NamespaceSource),
@@ -205,12 +190,11 @@ func (o *Options) addPermissionFlags(fs *pflag.FlagSet) {
 		"Refuse a new ClusterPermission or ManagedServiceAccount in a namespace without a ManagedCluster of its name. By default it is stored, and delivered when the cluster joins.")
 	fs.StringVar(&o.WorkExecutor, "work-executor", o.WorkExecutor,
 		"ServiceAccount on the managed clusters, as namespace/name, that is the executor of the ManifestWorks of ClusterPermissions. By default they have no executor, and the agent applies them as itself.")
-}
 
-func (o *Options) addAccountFlags(fs *pflag.FlagSet) {
-	fs.DurationVar(&o.MaximumTokenValidity, "managed-serviceaccount-max-validity", o.MaximumTokenValidity,
+	fs = sets.FlagSet("managed service accounts")
+	fs.DurationVar(&o.Accounts.MaximumValidity, "managed-serviceaccount-max-validity", o.Accounts.MaximumValidity,
 		"Maximum spec.rotation.validity of a ManagedServiceAccount. 0 means no limit. It does not apply to existing accounts.")
-	fs.StringSliceVar(&o.ReservedAccountNames, "managed-serviceaccount-reserved-names", o.ReservedAccountNames,
+	fs.StringSliceVar(&o.Accounts.ReservedNames, "managed-serviceaccount-reserved-names", o.Accounts.ReservedNames,
 		"Names that are not allowed for new ManagedServiceAccounts, because add-ons have ServiceAccounts with these names on managed clusters. A trailing * matches any suffix. An empty value reserves no names. It does not apply to existing accounts.")
 }
 
@@ -241,7 +225,6 @@ func (o *Options) Embedded() bool {
 	return len(o.Recommended.Etcd.StorageConfig.Transport.ServerList) == 0
 }
 
-// Complete derives the remaining options.
 func (o *Options) Complete() (Completed, error) {
 	if err := o.ServerRun.Complete(); err != nil {
 		return Completed{}, err
@@ -262,7 +245,6 @@ type completed struct {
 	*Options
 }
 
-// Validate returns the errors of the options.
 func (c Completed) Validate() error {
 	var errs problems
 	errs = append(errs, c.ServerRun.Validate()...)
@@ -282,13 +264,11 @@ func (c Completed) Validate() error {
 			"--snapshot-interval must be 0 or at least %s, not %s", minimumSnapshotInterval, snapshots.Interval)
 		errs.addIf(snapshots.Interval != 0 && snapshots.Dir == "", "--snapshot-interval requires --snapshot-dir")
 		errs.addIf(snapshots.Keep < 1, "--snapshot-keep must be at least 1, not %d", snapshots.Keep)
-	} else if c.EmbeddedEtcd.Snapshots.Interval != 0 {
-		errs = append(errs, fmt.Errorf("--snapshot-interval saves the embedded etcd: schedule snapshots of --etcd-servers with etcdctl"))
 	}
+	errs.addIf(!c.Embedded() && c.EmbeddedEtcd.Snapshots.Interval != 0,
+		"--snapshot-interval saves the embedded etcd: schedule snapshots of --etcd-servers with etcdctl")
 	errs.addIf(len(c.Recommended.Etcd.EtcdServersOverrides) > 0 && c.Embedded(), "--etcd-servers-overrides requires --etcd-servers")
-	if _, err := c.etcdOverrides(); err != nil {
-		errs = append(errs, err)
-	}
+	errs.add(c.etcdOverrides())
 	errs.addIf(c.Namespace == "", "--namespace must not be empty")
 	errs.addIf(c.ManifestLimitBytes < minimumLimitBytes || c.Embedded() && c.ManifestLimitBytes > maximumObjectBytes,
 		"--manifest-limit-bytes must be between %d and %d, not %d", minimumLimitBytes, maximumObjectBytes, c.ManifestLimitBytes)
@@ -296,26 +276,20 @@ func (c Completed) Validate() error {
 		"--clusterpermission-escalation-check must be one of %v, not %q", clusterpermission.EscalationChecks, c.EscalationCheck)
 	errs.addIf(!slices.Contains(apiserver.NamespaceSources, c.NamespaceSource),
 		"--namespace-selector-source must be one of %v, not %q", apiserver.NamespaceSources, c.NamespaceSource)
-	if _, err := c.workExecutor(); err != nil {
-		errs = append(errs, err)
-	}
+	errs.add(c.workExecutor())
 	errs.addIf(!slices.Contains(executor.NilExecutors, c.NilExecutor),
 		"--nil-executor must be one of %v, not %q", executor.NilExecutors, c.NilExecutor)
 	errs.addIf(c.NilExecutor == executor.Deny && c.WorkExecutor == "",
 		"--nil-executor=%s requires --work-executor to deliver ClusterPermissions", executor.Deny)
-	errs.addIf(c.MaximumTokenValidity != 0 && c.MaximumTokenValidity < authenticationv1beta1.MinimumValidity,
-		"--managed-serviceaccount-max-validity must be 0 or at least %s, not %s", authenticationv1beta1.MinimumValidity, c.MaximumTokenValidity)
+	errs.addIf(c.Accounts.MaximumValidity != 0 && c.Accounts.MaximumValidity < authenticationv1beta1.MinimumValidity,
+		"--managed-serviceaccount-max-validity must be 0 or at least %s, not %s", authenticationv1beta1.MinimumValidity, c.Accounts.MaximumValidity)
 	errs = append(errs, c.Quotas.Validate()...)
 	errs = append(errs, c.Search.validate(c.Embedded())...)
 	errs = append(errs, c.Registration.validate()...)
 	errs = append(errs, c.Requests.validate()...)
 	errs = append(errs, c.ServingCertificate.validate(c.Recommended.SecureServing)...)
-	for _, err := range componentbasevalidation.ValidateLeaderElectionConfiguration(&c.LeaderElection, field.NewPath("leader-elect")) {
-		errs = append(errs, err)
-	}
-	if err := logsapi.ValidateAndApply(c.Logs, utilfeature.DefaultFeatureGate); err != nil {
-		errs = append(errs, err)
-	}
+	errs.add(nil, componentbasevalidation.ValidateLeaderElectionConfiguration(&c.LeaderElection, field.NewPath("leader-elect")).ToAggregate())
+	errs.add(nil, logsapi.ValidateAndApply(c.Logs, utilfeature.DefaultFeatureGate))
 	return utilerrors.NewAggregate(errs)
 }
 
@@ -338,15 +312,7 @@ func (c Completed) Config(embedded *etcd.Server) (*apiserver.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	workExecutor, err := c.workExecutor()
-	if err != nil {
-		return nil, err
-	}
 	search, err := c.Search.config(c.EmbeddedEtcd.DataDir)
-	if err != nil {
-		return nil, err
-	}
-	registration, err := c.Registration.config()
 	if err != nil {
 		return nil, err
 	}
@@ -383,8 +349,9 @@ func (c Completed) Config(embedded *etcd.Server) (*apiserver.Config, error) {
 		return nil, err
 	}
 	extra := c.ExtraConfig
-	extra.Identity, extra.WorkExecutor, extra.Embedded, extra.Reviewer = identity, workExecutor, embedded, reviewer.Authorizer
-	extra.Search, extra.Registration, extra.Requests = search, registration, c.Requests.config()
+	extra.Identity, extra.Embedded, extra.Reviewer = identity, embedded, reviewer.Authorizer
+	extra.WorkExecutor, _ = c.workExecutor() // validation has parsed it
+	extra.Search, extra.Registration, extra.Requests = search, c.Registration.config(), c.Requests.config()
 	extra.ServingCertificate = c.ServingCertificate.policy(c.Namespace)
 	return &apiserver.Config{Generic: generic, Extra: extra}, nil
 }
@@ -402,8 +369,14 @@ func (c Completed) identity(embedded *etcd.Server) (string, error) {
 	return host + "_" + uuid.NewString(), nil
 }
 
-// problems are the errors of flags.
 type problems []error
+
+// add adds the error of a function, if there is one.
+func (p *problems) add(_ any, err error) {
+	if err != nil {
+		*p = append(*p, err)
+	}
+}
 
 // addIf adds an error if a flag is wrong.
 func (p *problems) addIf(wrong bool, format string, args ...any) {

@@ -25,7 +25,6 @@ var (
 	mappings            = []irsa.Mapping{irsa.AccessEntry, irsa.ConfigMap}
 )
 
-// Registration are the flags of cluster registration.
 type Registration struct {
 	apiserver.RegistrationConfig
 	// Auth are the names of Drivers, HubClusterARN is HubARN, and AutoApprovedARNs are the patterns of AutoApproval.
@@ -85,12 +84,9 @@ func (r *Registration) complete() {
 func (r *Registration) validate() []error {
 	var errs problems
 	errs.addIf(r.MaxRequests < 1, "--registration-max-requests must be at least 1, not %d", r.MaxRequests)
-	for _, err := range metav1validation.ValidateLabels(r.Labels, field.NewPath("--registration-labels")) {
-		errs = append(errs, err)
-	}
-	if _, ours := r.Labels[clusterv1.ClusterNameLabel]; ours {
-		errs = append(errs, fmt.Errorf("--registration-labels must not contain %s, which the server sets", clusterv1.ClusterNameLabel))
-	}
+	errs.add(nil, metav1validation.ValidateLabels(r.Labels, field.NewPath("--registration-labels")).ToAggregate())
+	_, ours := r.Labels[clusterv1.ClusterNameLabel]
+	errs.addIf(ours, "--registration-labels must not contain %s, which the server sets", clusterv1.ClusterNameLabel)
 	errs.addIf(r.DrainTimeout < 0, "--cluster-drain-timeout must not be negative, not %s", r.DrainTimeout)
 	drivers := r.drivers()
 	errs.addIf(drivers.Len() == 0, "--registration-auth must contain at least one of %v", registrationDrivers)
@@ -98,20 +94,14 @@ func (r *Registration) validate() []error {
 		errs.addIf(!slices.Contains(registrationDrivers, name),
 			"--registration-auth must be one of %v, not %q", registrationDrivers, name)
 	}
-	if r.HubClusterARN != "" {
-		if _, err := irsa.ParseARN(r.HubClusterARN); err != nil {
-			errs = append(errs, fmt.Errorf("--hub-cluster-arn: %w", err))
-		}
-	} else if drivers.Has(registerv1alpha1.DriverAWSIRSA) {
-		errs = append(errs, fmt.Errorf("--hub-cluster-arn is required with --registration-auth=%s", registerv1alpha1.DriverAWSIRSA))
-	}
+	errs.add(r.hubARN())
+	errs.addIf(r.HubClusterARN == "" && drivers.Has(registerv1alpha1.DriverAWSIRSA),
+		"--hub-cluster-arn is required with --registration-auth=%s", registerv1alpha1.DriverAWSIRSA)
 	errs.addIf(!slices.Contains(mappings, r.Mapping), "--eks-auth must be one of %v, not %q", mappings, r.Mapping)
 	if err := irsa.ValidateResourceTags(r.ResourceTags); err != nil {
 		errs = append(errs, fmt.Errorf("--aws-resource-tags: %w", err))
 	}
-	if _, err := r.autoApproval(); err != nil {
-		errs = append(errs, err)
-	}
+	errs.add(r.autoApproval())
 	errs = append(errs, validate.FlagUsers("auto-approved-csr-identities", r.AutoApprovedUsers)...)
 	gate := utilfeature.DefaultFeatureGate.Enabled(apiserver.ManagedClusterAutoApproval)
 	errs.addIf(!gate && len(r.AutoApprovedARNs)+len(r.AutoApprovedUsers) > 0,
@@ -123,7 +113,6 @@ func (r *Registration) validate() []error {
 	return errs
 }
 
-// autoApproval returns the rules of automatic acceptance.
 func (r *Registration) autoApproval() (registration.AutoApproval, error) {
 	rules, err := registration.NewAutoApproval(r.AutoApprovedARNs, r.AutoApprovedUsers)
 	if err != nil {
@@ -132,20 +121,23 @@ func (r *Registration) autoApproval() (registration.AutoApproval, error) {
 	return rules, nil
 }
 
-// config returns the configuration of registration for valid flags.
-func (r *Registration) config() (*apiserver.RegistrationConfig, error) {
+// hubARN returns the ARN of the cluster of the hub, or nil if the flag is not set.
+func (r *Registration) hubARN() (*irsa.ARN, error) {
+	if r.HubClusterARN == "" {
+		return nil, nil
+	}
+	arn, err := irsa.ParseARN(r.HubClusterARN)
+	if err != nil {
+		return nil, fmt.Errorf("--hub-cluster-arn: %w", err)
+	}
+	return &arn, nil
+}
+
+// config returns the configuration of registration. Validation has parsed the flags.
+func (r *Registration) config() *apiserver.RegistrationConfig {
 	config := r.RegistrationConfig
 	config.Drivers = sets.List(r.drivers())
-	var err error
-	if config.AutoApproval, err = r.autoApproval(); err != nil {
-		return nil, err
-	}
-	if r.HubClusterARN != "" {
-		arn, err := irsa.ParseARN(r.HubClusterARN)
-		if err != nil {
-			return nil, fmt.Errorf("--hub-cluster-arn: %w", err)
-		}
-		config.HubARN = &arn
-	}
-	return &config, nil
+	config.AutoApproval, _ = r.autoApproval()
+	config.HubARN, _ = r.hubARN()
+	return &config
 }

@@ -14,10 +14,6 @@ import (
 )
 
 const (
-	defaultRequestsPerCaller = 50
-	defaultWatchesPerCaller  = 300
-	defaultWatchMemoryBytes  = 128 << 20
-
 	// inFlightPerCore and mutatingPerCore are the default numbers of concurrent requests for each core, up to
 	// the defaults of the library.
 	inFlightPerCore, maxInFlight = 10, 400
@@ -43,7 +39,6 @@ func requestsInFlight(cores int) (requests, mutating int) {
 	return min(maxInFlight, inFlightPerCore*cores), min(maxMutating, mutatingPerCore*cores)
 }
 
-// Requests are the flags that limit each caller.
 type Requests struct {
 	apiserver.RequestLimits
 	// WriteRates are the values of Written, by the name of the rate.
@@ -52,7 +47,7 @@ type Requests struct {
 
 func newRequests() Requests {
 	return Requests{RequestLimits: apiserver.RequestLimits{
-		PerCaller: defaultRequestsPerCaller, WatchesPerCaller: defaultWatchesPerCaller, WatchMemoryBytes: defaultWatchMemoryBytes,
+		PerCaller: 50, WatchesPerCaller: 300, WatchMemoryBytes: 128 << 20,
 	}}
 }
 
@@ -71,9 +66,7 @@ func (r *Requests) validate() []error {
 	var errs problems
 	errs.addIf(r.PerCaller < 0, "--max-requests-inflight-per-caller must not be negative, not %d", r.PerCaller)
 	errs.addIf(r.WatchesPerCaller < 0, "--max-watches-per-caller must not be negative, not %d", r.WatchesPerCaller)
-	if _, err := r.writeRates(); err != nil {
-		errs = append(errs, fmt.Errorf("--%s: %w", apiserver.WriteRatesFlag, err))
-	}
+	errs.add(r.writeRates())
 	errs.addIf(r.WatchMemoryBytes < minimumWatchMemoryBytes,
 		"--search-watch-memory-bytes must be at least %d, not %d", minimumWatchMemoryBytes, r.WatchMemoryBytes)
 	return errs
@@ -85,11 +78,11 @@ func (r *Requests) writeRates() (callers.WriteRates, error) {
 	for _, name := range slices.Sorted(maps.Keys(r.WriteRates)) {
 		field, known := ratesByName(&rates)[name]
 		if !known {
-			return rates, fmt.Errorf("%q is not a rate; supported rates: %s", name, strings.Join(slices.Sorted(maps.Keys(ratesByName(&rates))), ", "))
+			return rates, fmt.Errorf("--%s: %q is not a rate; supported rates: %s", apiserver.WriteRatesFlag, name, strings.Join(slices.Sorted(maps.Keys(ratesByName(&rates))), ", "))
 		}
 		var err error
 		if *field, err = quota.Parse(r.WriteRates[name]); err != nil {
-			return rates, fmt.Errorf("%s: %w", name, err)
+			return rates, fmt.Errorf("--%s: %s: %w", apiserver.WriteRatesFlag, name, err)
 		}
 	}
 	return rates, nil

@@ -19,16 +19,13 @@ import (
 )
 
 const (
-	defaultHubCluster = "local-cluster"
-	// defaultMaxStaleness and minMaxStaleness are in relation to the interval at which replicas are checked.
-	defaultMaxStaleness = 5 * time.Second
-	minMaxStaleness     = time.Second
-	searchDataFolder    = "search"
+	// minMaxStaleness is in relation to the interval at which replicas are checked.
+	minMaxStaleness  = time.Second
+	searchDataFolder = "search"
 )
 
 var searchVisibilities = []visibility.Mode{visibility.Auto, visibility.RBAC, visibility.Reviews}
 
-// Search are the flags of fleet search.
 type Search struct {
 	apiserver.SearchConfig
 	// PostgresURLFile is the file with PostgresURL, and PostgresReplicaURLsFile the file with PostgresReplicaURLs.
@@ -38,8 +35,8 @@ type Search struct {
 func newSearch() Search {
 	return Search{SearchConfig: apiserver.SearchConfig{
 		MaxRequestCost: search.DefaultCost, ClusterResources: ingest.DefaultClusterResources, ClusterBytes: ingest.DefaultClusterBytes,
-		Engine: apiserver.EmbeddedSearch, Visibility: visibility.Auto, HubCluster: defaultHubCluster,
-		PostgresMaxStaleness: defaultMaxStaleness, Console: true,
+		Engine: apiserver.EmbeddedSearch, Visibility: visibility.Auto, HubCluster: "local-cluster",
+		PostgresMaxStaleness: 5 * time.Second, Console: true,
 	}}
 }
 
@@ -85,9 +82,8 @@ func (s *Search) validate(embeddedEtcd bool) []error {
 	errs.addIf(s.MaxRequestCost <= 0, "--search-max-request-cost must be positive, not %s", s.MaxRequestCost)
 	errs.addIf(!slices.Contains(searchVisibilities, s.Visibility),
 		"--search-visibility must be one of %v, not %q", searchVisibilities, s.Visibility)
-	if problems := apivalidation.ValidateNamespaceName(s.HubCluster, false); len(problems) > 0 {
-		errs = append(errs, fmt.Errorf("--hub-cluster-name must be a valid name of a namespace, not %q: %s", s.HubCluster, strings.Join(problems, ", ")))
-	}
+	invalid := apivalidation.ValidateNamespaceName(s.HubCluster, false)
+	errs.addIf(len(invalid) > 0, "--hub-cluster-name must be a valid name of a namespace, not %q: %s", s.HubCluster, strings.Join(invalid, ", "))
 	return errs
 }
 

@@ -1,7 +1,6 @@
 package options
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -13,21 +12,13 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/servingcert"
 )
 
-const (
-	defaultServingService    = "hub-apiserver"
-	defaultServingValidity   = 90 * 24 * time.Hour
-	defaultServingCAValidity = 10 * 365 * 24 * time.Hour
-	minimumServingValidity   = 5 * time.Second
-)
+const minimumServingValidity = 5 * time.Second
 
 // ServingCertificate are the flags of the serving certificate that the server creates and renews.
-type ServingCertificate struct {
-	Secret, Service      string
-	Validity, CAValidity time.Duration
-}
+type ServingCertificate struct{ servingcert.Policy }
 
 func newServingCertificate() ServingCertificate {
-	return ServingCertificate{Service: defaultServingService, Validity: defaultServingValidity, CAValidity: defaultServingCAValidity}
+	return ServingCertificate{servingcert.Policy{Service: "hub-apiserver", Validity: 90 * 24 * time.Hour, CAValidity: 10 * 365 * 24 * time.Hour}}
 }
 
 func (s *ServingCertificate) addFlags(fs *pflag.FlagSet) {
@@ -46,15 +37,12 @@ func (s *ServingCertificate) validate(serving *genericoptions.SecureServingOptio
 		return nil
 	}
 	var errs problems
-	if pair := serving.ServerCert.CertKey; pair.CertFile != "" || pair.KeyFile != "" {
-		errs = append(errs, fmt.Errorf("--serving-certificate-secret must not be set together with --tls-cert-file or --tls-private-key-file: use one source of the serving certificate"))
-	}
-	if problems := apivalidation.NameIsDNSSubdomain(s.Secret, false); len(problems) > 0 {
-		errs = append(errs, fmt.Errorf("--serving-certificate-secret %q: %s", s.Secret, strings.Join(problems, "; ")))
-	}
-	if problems := validation.IsDNS1035Label(s.Service); len(problems) > 0 {
-		errs = append(errs, fmt.Errorf("--serving-certificate-service %q: %s", s.Service, strings.Join(problems, "; ")))
-	}
+	pair := serving.ServerCert.CertKey
+	errs.addIf(pair.CertFile != "" || pair.KeyFile != "",
+		"--serving-certificate-secret must not be set together with --tls-cert-file or --tls-private-key-file: use one source of the serving certificate")
+	secret, service := apivalidation.NameIsDNSSubdomain(s.Secret, false), validation.IsDNS1035Label(s.Service)
+	errs.addIf(len(secret) > 0, "--serving-certificate-secret %q: %s", s.Secret, strings.Join(secret, "; "))
+	errs.addIf(len(service) > 0, "--serving-certificate-service %q: %s", s.Service, strings.Join(service, "; "))
 	errs.addIf(s.Validity < minimumServingValidity,
 		"--serving-certificate-validity must be at least %s, not %s", minimumServingValidity, s.Validity)
 	errs.addIf(s.CAValidity < 3*s.Validity,
@@ -67,5 +55,7 @@ func (s *ServingCertificate) policy(namespace string) *servingcert.Policy {
 	if s.Secret == "" {
 		return nil
 	}
-	return &servingcert.Policy{Namespace: namespace, Secret: s.Secret, Service: s.Service, Validity: s.Validity, CAValidity: s.CAValidity}
+	policy := s.Policy
+	policy.Namespace = namespace
+	return &policy
 }
