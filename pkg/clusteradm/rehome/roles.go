@@ -119,10 +119,14 @@ func (a *adoption) summarizeRoles() {
 				"clusteradm join", "--cluster-name "+cluster.name, "--registration-auth "+string(registerv1alpha1.DriverAWSIRSA),
 				"--eks-hub-cluster-arn "+roles.HubClusterARN, "--managed-cluster-arn "+cluster.arn,
 			))
+			if roles.ManagedClusterRole.ARN == cluster.former.ManagedClusterRoleARN {
+				a.Say("    Its role %s stays the same.", cli.Printable(roles.ManagedClusterRole.ARN))
+				continue
+			}
 			a.Say("    Its agent assumes %s, and through it %s.", cli.Printable(roles.ManagedClusterRole.ARN), cli.Printable(roles.HubRole.ARN))
 		}
 		if cluster.former.ManagedClusterRoleARN != "" {
-			a.Say("    Afterwards, delete the roles of the other hub, unless they are the same: %s, %s.", cli.Printable(cluster.former.ManagedClusterRoleARN), cli.Printable(cluster.former.HubRoleARN))
+			a.Say("    Afterwards, delete the roles of the other hub: %s, %s.", cli.Printable(cluster.former.ManagedClusterRoleARN), cli.Printable(cluster.former.HubRoleARN))
 		}
 	}
 }
