@@ -33,7 +33,7 @@ type iamCluster struct {
 
 // enablesRoles reports whether the server enables the driver aws-irsa. It asks only if a cluster uses the driver.
 func (a *adoption) enablesRoles(ctx context.Context) (bool, error) {
-	for _, object := range a.archive.objects {
+	for _, object := range a.archive.Objects {
 		arn, found, _ := unstructured.NestedString(object.Object, "spec", "irsa", "managedClusterARN")
 		if object.GetKind() != handover.KindRegistration || !found {
 			continue
