@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -158,9 +159,7 @@ func (m *migration) endWatches(ctx context.Context) error {
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
 	for _, kind := range m.kinds {
-		group.Go(func() error {
-			return cli.Prefix(m.endWatchesOf(ctx, kind), "watches of customresourcedefinitions/%s", kind.CRD.GetName())
-		})
+		group.Go(func() error { return cli.Prefix(m.endWatchesOf(ctx, kind), "watches of %s", kind.CRD.GetName()) })
 	}
 	return group.Wait()
 }
@@ -208,13 +207,10 @@ func (m *migration) releaseKept(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		var held []*unstructured.Unstructured
-		for _, object := range objects {
-			if len(object.GetFinalizers()) > 0 {
-				held = append(held, object)
+		if err := cli.ForEach(slices.Collect(maps.Values(objects)), func(object *unstructured.Unstructured) error {
+			if len(object.GetFinalizers()) == 0 {
+				return nil
 			}
-		}
-		if err := cli.ForEach(held, func(object *unstructured.Unstructured) error {
 			err := cli.Persist(ctx, func(ctx context.Context) error {
 				_, err := m.Dynamic.Resource(kind.Kept()).Namespace(object.GetNamespace()).
 					Patch(ctx, object.GetName(), types.MergePatchType, withoutFinalizers, metav1.PatchOptions{FieldManager: cli.FieldManager})
@@ -229,21 +225,13 @@ func (m *migration) releaseKept(ctx context.Context) error {
 }
 
 func (m *migration) deleteDefinitions(ctx context.Context) error {
-	client := m.Dynamic.Resource(handover.CustomResourceDefinitions)
-	for _, kind := range m.kinds {
-		if err := client.Delete(ctx, kind.CRD.GetName(), metav1.DeleteOptions{}); cli.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("customresourcedefinitions/%s: %w", kind.CRD.GetName(), err)
-		}
-	}
-	for _, kind := range m.kinds {
-		if err := cli.Prefix(cli.Poll(ctx, func(ctx context.Context) (string, error) {
-			if _, err := client.Get(ctx, kind.CRD.GetName(), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-				return "its objects are being deleted", err
+	return cli.ForEach(m.kinds, func(kind *handover.CustomKind) error {
+		return cli.Prefix(cli.Poll(ctx, func(ctx context.Context) (string, error) {
+			err := m.Dynamic.Resource(handover.CustomResourceDefinitions).Delete(ctx, kind.CRD.GetName(), metav1.DeleteOptions{})
+			if apierrors.IsNotFound(err) {
+				return "", nil
 			}
-			return "", nil
-		}), "customresourcedefinitions/%s", kind.CRD.GetName()); err != nil {
-			return err
-		}
-	}
-	return nil
+			return "its objects are being deleted", err
+		}), "customresourcedefinitions/%s", kind.CRD.GetName())
+	})
 }

@@ -227,26 +227,22 @@ func (m *migration) hiddenKinds(ctx context.Context) ([]cli.Finding, error) {
 
 // check makes all checks of a migration and changes nothing.
 func (m *migration) check(ctx context.Context) error {
-	if m.to == toServer {
-		pending, err := m.pending(ctx)
-		if err != nil {
-			return err
+	pending, err := m.pending(ctx)
+	switch {
+	case err != nil:
+	case m.to == toCRDs:
+		for _, kind := range m.kinds {
+			if !handover.HasVersion(kind.CRD, kind.Kept().GroupVersion()) {
+				return fmt.Errorf("customresourcedefinitions/%s has no version %s, without which nothing can be checked: it was created or changed after the migration. Run the command without --dry-run, which adds the version first and refuses what cannot be stored", kind.CRD.GetName(), handover.KeptVersion)
+			}
 		}
-		if len(pending) == 0 {
-			m.Say("the hub already forwards all kinds to the server")
-			return nil
-		}
-		return m.possible(m.copied(m.copyToServer(ctx, pending, metav1.DryRunAll)))
+		err = m.copied(m.copyFromServer(ctx, metav1.DryRunAll))
+	case len(pending) == 0:
+		m.Say("the hub already forwards all kinds to the server")
+		return nil
+	default:
+		err = m.copied(m.copyToServer(ctx, pending, metav1.DryRunAll))
 	}
-	for _, kind := range m.kinds {
-		if !handover.HasVersion(kind.CRD, kind.Kept().GroupVersion()) {
-			return fmt.Errorf("customresourcedefinitions/%s has no version %s, without which nothing can be checked: it was created or changed after the migration. Run the command without --dry-run, which adds the version first and refuses what cannot be stored", kind.CRD.GetName(), handover.KeptVersion)
-		}
-	}
-	return m.possible(m.copied(m.copyFromServer(ctx, metav1.DryRunAll)))
-}
-
-func (m *migration) possible(err error) error {
 	if err == nil {
 		m.Say("the migration is possible; nothing was changed")
 	}
