@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 
@@ -163,7 +162,10 @@ func (w *eventStream) run(ctx context.Context, config searchwatch.Config) {
 	}
 	// The client may not read.
 	w.drain()
-	w.events <- watch.Event{Type: watch.Error, Object: responsewriters.ErrorToAPIStatus(err)}
+	known := apierrors.APIStatus(apierrors.NewInternalError(err))
+	errors.As(err, &known) // it may be wrapped
+	status := known.Status()
+	w.events <- watch.Event{Type: watch.Error, Object: &status}
 	callers.EndResponse(ctx, time.Now().Add(endTimeout))
 }
 
