@@ -1,8 +1,10 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -155,7 +157,7 @@ func (m *migration) deleteKept(ctx context.Context) error {
 // endWatches ends all watches of the CustomResourceDefinitions. A garbage collector that watched the deletion of the kept objects
 // would delete the dependents of the objects in the server, which have the same versions, names and UIDs.
 func (m *migration) endWatches(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*watchesEnd)
+	ctx, cancel := context.WithTimeoutCause(ctx, 2*watchesEnd, errors.New("the hub has not ended them"))
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
 	for _, kind := range m.kinds {
@@ -171,14 +173,14 @@ func (m *migration) endWatchesOf(ctx context.Context, kind *handover.CustomKind)
 	if err != nil {
 		return err
 	}
-	defer open.Stop()
+	context.AfterFunc(ctx, open.Stop)
 	if err := m.changeDefinition(ctx, kind, describeKept); err != nil {
 		return err
 	}
 	changed := time.Now()
 	for range open.ResultChan() {
 	}
-	return cli.Sleep(ctx, time.Until(changed.Add(watchesEnd)))
+	return cmp.Or(context.Cause(ctx), cli.Sleep(ctx, time.Until(changed.Add(watchesEnd))))
 }
 
 // describeKept changes the description of the kept version, which has no effect on objects.

@@ -153,9 +153,7 @@ func suspend(config *unstructured.Unstructured, suspended bool) (changed bool) {
 		}
 		changed = true
 	}
-	if changed {
-		config.Object["webhooks"] = list
-	}
+	config.Object["webhooks"] = list
 	return changed
 }
 
