@@ -78,8 +78,8 @@ func (a *assembly) register() error {
 		a.generic.MergedResourceConfig.DisableVersions(registerv1alpha1.SchemeGroupVersion)
 		return nil
 	}
-	decisions := managedcluster.NewDecisions()
-	records := managedclusterregistration.NewRecords(decisions)
+	decisions := &managedcluster.Decisions{}
+	records := managedclusterregistration.NewRecords(decisions, clock.RealClock{})
 	clusters := informers.clusters.Cluster().V1().ManagedClusters()
 	registrations := informers.own.Register().V1alpha1().ManagedClusterRegistrations()
 	access := registration.NewAccess(hub, labelled)

@@ -78,7 +78,7 @@ type RegistrationDependencies struct {
 
 // Resources returns the table of all stored resources.
 func Resources(d Dependencies) []definition.Resource {
-	clusters := managedcluster.Options{Authorizer: d.Authorizer, Restore: func() string { return d.Restore }}
+	clusters := managedcluster.Options{Authorizer: d.Authorizer, Restore: d.Restore}
 	var registrations managedclusterregistration.Options
 	if r := d.Registration; r != nil {
 		clusters.Registration, clusters.Decisions = r.Registrar, r.Decisions
@@ -141,7 +141,7 @@ func Virtual(d VirtualDependencies) []definition.Virtual {
 		}},
 		virtual(version, console.Resource, func() rest.Storage { return consolestorage.NewREST(d.Console) }),
 		{Name: "clusterstatuses", Version: proxyv1beta1.SchemeGroupVersion, Storages: func() map[string]rest.Storage {
-			return map[string]rest.Storage{"clusterstatuses": clusterstatus.REST{}, "clusterstatuses/aggregator": clusterstatus.NewAggregator(d.Reports)}
+			return map[string]rest.Storage{"clusterstatuses": clusterstatus.NewREST(), "clusterstatuses/aggregator": clusterstatus.NewAggregator(d.Reports)}
 		}},
 		virtual(accessv1alpha1.SchemeGroupVersion, "selffleetaccessreviews", func() rest.Storage { return fleetreview.NewSelf(d.Access) }),
 		virtual(accessv1alpha1.SchemeGroupVersion, "fleetaccessreviews", func() rest.Storage { return fleetreview.NewAccess(d.Access) }),

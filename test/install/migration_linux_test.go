@@ -103,8 +103,9 @@ func TestMigration(t *testing.T) {
 	if replicas := h.replicasOf(t, "open-cluster-management", "cluster-permission"); replicas != 0 {
 		t.Errorf("replicas of the controller of OCM = %d, want 0", replicas)
 	}
-	if _, err := h.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), "manifestworkvalidators", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("Get(ValidatingWebhookConfiguration) = %v, want NotFound", err)
+	webhooks := h.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	if config, err := webhooks.Get(t.Context(), "manifestworkvalidators", metav1.GetOptions{}); err != nil || len(config.Webhooks) != 1 || len(config.Webhooks[0].MatchConditions) != 1 {
+		t.Errorf("Get(ValidatingWebhookConfiguration) in the server = %v, %v, want a suspended webhook", config, err)
 	}
 	token := h.secret(t, "late")
 	hostile := h.hostileWorks(t)
@@ -121,6 +122,7 @@ func TestMigration(t *testing.T) {
 	if replicas := h.replicasOf(t, "open-cluster-management", "cluster-permission"); replicas != 2 {
 		t.Errorf("replicas of the controller of OCM = %d, want 2", replicas)
 	}
+	h.callsWebhooks(t)
 	if diff := cmp.Diff(addOn, h.addOn(t)); diff != "" {
 		t.Errorf("ManagedClusterAddOn after the migration back (-want +got):\n%s", diff)
 	}
@@ -161,7 +163,7 @@ func TestMigration(t *testing.T) {
 	if before, err = h.hubObjects(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// The command waits until the watches have ended.
+	// The command waits for watches of all API servers.
 	h.limit = 3*time.Minute + await.Patience
 	h.run(t, "clusteradm", "migrate", "--to", "server", "--delete-crds")
 	// The garbage collector would delete the dependents of such objects.
@@ -198,6 +200,32 @@ func (h *ocmHub) refusesInvalid(t testing.TB) {
 	if replicas := h.replicasOf(t, "open-cluster-management", "cluster-permission"); replicas != 2 {
 		t.Errorf("replicas of the controller of OCM after a refused migration = %d, want 2", replicas)
 	}
+}
+
+// callsWebhooks checks that the webhook of OCM is called after a migration back, and then removes it, because it has no Pods.
+func (h *ocmHub) callsWebhooks(t testing.TB) {
+	t.Helper()
+	webhooks := h.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	if config, err := webhooks.Get(t.Context(), "manifestworkvalidators", metav1.GetOptions{}); err != nil || len(config.Webhooks) != 1 || len(config.Webhooks[0].MatchConditions) > 0 {
+		t.Errorf("Get(ValidatingWebhookConfiguration) after the migration back = %v, %v, want a webhook that is not suspended", config, err)
+	}
+	probe := func(ctx context.Context) error {
+		_, err := h.createObject(ctx, "manifestworks", work(migratedCluster, "probe"))
+		if err == nil {
+			err = h.objects.Resource(resourceOf("manifestworks")).Namespace(migratedCluster).Delete(ctx, "probe", metav1.DeleteOptions{})
+		}
+		return err
+	}
+	await.Eventually(t, "the hub calls the webhook of OCM", func(ctx context.Context) error {
+		if err := probe(ctx); err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
+			return fmt.Errorf("Create(ManifestWork) = %w, want an error of the webhook", err)
+		}
+		return nil
+	})
+	if err := webhooks.Delete(t.Context(), "manifestworkvalidators", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await.Eventually(t, "the hub does not call the webhook", probe)
 }
 
 // keepsNewObjects checks the account and its token that were created in the server.

@@ -1,18 +1,23 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/handover"
@@ -22,8 +27,8 @@ import (
 const (
 	// conversionAnnotation keeps the conversion of a CustomResourceDefinition. The kept version has no conversion.
 	conversionAnnotation = "migration.open-cluster-management.io/conversion"
-	// watchesEnd is the time after a change of a CustomResourceDefinition in which a hub ends the watches of its objects: the
-	// two minutes for which it waits for requests, and some seconds for its other API servers to notice the change.
+	// watchesEnd is the time after a change of a CustomResourceDefinition in which each API server of a hub ends the watches of
+	// its objects: twice its --request-timeout, which is a minute by default, and some seconds to notice the change.
 	watchesEnd = 135 * time.Second
 )
 
@@ -74,13 +79,7 @@ func keepVersion(crd *unstructured.Unstructured, like string, keep bool) (bool, 
 	if err != nil {
 		return false, err
 	}
-	named := func(name string) int {
-		return slices.IndexFunc(versions, func(item any) bool {
-			version, ok := item.(map[string]any)
-			return ok && version["name"] == name
-		})
-	}
-	kept := named(handover.KeptVersion)
+	kept := named(versions, handover.KeptVersion)
 	if (kept >= 0) == keep {
 		return false, nil
 	}
@@ -90,13 +89,21 @@ func keepVersion(crd *unstructured.Unstructured, like string, keep bool) (bool, 
 		}
 		return true, restoreConversion(crd)
 	}
-	added := runtime.DeepCopyJSON(versions[named(like)].(map[string]any))
+	added := runtime.DeepCopyJSON(versions[named(versions, like)].(map[string]any))
 	added["name"], added["storage"], added["served"] = handover.KeptVersion, false, true
 	delete(added, "additionalPrinterColumns")
 	if err := unstructured.SetNestedSlice(crd.Object, append(versions, added), "spec", "versions"); err != nil {
 		return false, err
 	}
 	return true, saveConversion(crd)
+}
+
+// named returns the index of the object with a name in a list, or -1.
+func named(list []any, name string) int {
+	return slices.IndexFunc(list, func(item any) bool {
+		object, ok := item.(map[string]any)
+		return ok && object["name"] == name
+	})
 }
 
 // saveConversion replaces the conversion by a webhook, and saves it in an annotation.
@@ -140,26 +147,57 @@ func (m *migration) deleteKept(ctx context.Context) error {
 		return fmt.Errorf("the migration has not ended: run clusteradm migrate --to %s first", toServer)
 	}
 	return m.steps(ctx, []handover.Step{
-		{Name: "wait until the watches of the CustomResourceDefinitions have ended", Run: m.awaitWatches},
+		{Name: "end the watches of the CustomResourceDefinitions, which takes " + watchesEnd.String(), Run: m.endWatches},
 		{Name: "release the kept objects", Run: m.releaseKept},
 		{Name: "delete the CustomResourceDefinitions", Run: m.deleteDefinitions},
 		{Name: "delete the data for a migration back", Run: func(ctx context.Context) error { return m.removePolicies(ctx, keepPolicy) }},
 	})
 }
 
-// awaitWatches waits until the hub has ended the watches that clients opened before it forwarded the versions. The change of
-// the CustomResourceDefinitions in a migration ends them. A garbage collector that watched the deletion of the kept objects
+// endWatches ends all watches of the CustomResourceDefinitions. A garbage collector that watched the deletion of the kept objects
 // would delete the dependents of the objects in the server, which have the same versions, names and UIDs.
-func (m *migration) awaitWatches(ctx context.Context) error {
-	var changed time.Time
+func (m *migration) endWatches(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, 2*watchesEnd, errors.New("the hub has not ended them"))
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
 	for _, kind := range m.kinds {
-		for _, entry := range kind.CRD.GetManagedFields() {
-			if entry.Manager == cli.FieldManager && entry.Time != nil && entry.Time.After(changed) {
-				changed = entry.Time.Time
-			}
-		}
+		group.Go(func() error { return cli.Prefix(m.endWatchesOf(ctx, kind), "watches of %s", kind.CRD.GetName()) })
 	}
-	return cli.Sleep(ctx, time.Until(changed.Add(watchesEnd)))
+	return group.Wait()
+}
+
+// endWatchesOf changes a CustomResourceDefinition, and returns after a watch that it has opened before has ended, and the time in
+// which the other API servers of the hub end theirs.
+func (m *migration) endWatchesOf(ctx context.Context, kind *handover.CustomKind) error {
+	open, err := m.Dynamic.Resource(kind.Kept()).Watch(ctx, metav1.ListOptions{TimeoutSeconds: ptr.To(int64(4 * watchesEnd / time.Second))})
+	if err != nil {
+		return err
+	}
+	context.AfterFunc(ctx, open.Stop)
+	if err := m.changeDefinition(ctx, kind, describeKept); err != nil {
+		return err
+	}
+	changed := time.Now()
+	for range open.ResultChan() {
+	}
+	return cmp.Or(context.Cause(ctx), cli.Sleep(ctx, time.Until(changed.Add(watchesEnd))))
+}
+
+// describeKept changes the description of the kept version, which has no effect on objects.
+func describeKept(crd *unstructured.Unstructured) (bool, error) {
+	versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	if err != nil {
+		return false, err
+	}
+	kept := named(versions, handover.KeptVersion)
+	if kept < 0 {
+		return false, fmt.Errorf("it has no version %s", handover.KeptVersion)
+	}
+	description := "An object as of the migration. Its deletion began at " + time.Now().UTC().Format(time.RFC3339Nano) + "."
+	if err := unstructured.SetNestedField(versions[kept].(map[string]any), description, "schema", "openAPIV3Schema", "description"); err != nil {
+		return false, err
+	}
+	return true, unstructured.SetNestedSlice(crd.Object, versions, "spec", "versions")
 }
 
 // withoutFinalizers is a patch that removes the finalizers of an object, for which no controller is left.
@@ -171,13 +209,10 @@ func (m *migration) releaseKept(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		var held []*unstructured.Unstructured
-		for _, object := range objects {
-			if len(object.GetFinalizers()) > 0 {
-				held = append(held, object)
+		if err := cli.ForEach(slices.Collect(maps.Values(objects)), func(object *unstructured.Unstructured) error {
+			if len(object.GetFinalizers()) == 0 {
+				return nil
 			}
-		}
-		if err := cli.ForEach(held, func(object *unstructured.Unstructured) error {
 			err := cli.Persist(ctx, func(ctx context.Context) error {
 				_, err := m.Dynamic.Resource(kind.Kept()).Namespace(object.GetNamespace()).
 					Patch(ctx, object.GetName(), types.MergePatchType, withoutFinalizers, metav1.PatchOptions{FieldManager: cli.FieldManager})
@@ -192,21 +227,13 @@ func (m *migration) releaseKept(ctx context.Context) error {
 }
 
 func (m *migration) deleteDefinitions(ctx context.Context) error {
-	client := m.Dynamic.Resource(handover.CustomResourceDefinitions)
-	for _, kind := range m.kinds {
-		if err := client.Delete(ctx, kind.CRD.GetName(), metav1.DeleteOptions{}); cli.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("customresourcedefinitions/%s: %w", kind.CRD.GetName(), err)
-		}
-	}
-	for _, kind := range m.kinds {
-		if err := cli.Prefix(cli.Poll(ctx, func(ctx context.Context) (string, error) {
-			if _, err := client.Get(ctx, kind.CRD.GetName(), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-				return "its objects are being deleted", err
+	return cli.ForEach(m.kinds, func(kind *handover.CustomKind) error {
+		return cli.Prefix(cli.Poll(ctx, func(ctx context.Context) (string, error) {
+			err := m.Dynamic.Resource(handover.CustomResourceDefinitions).Delete(ctx, kind.CRD.GetName(), metav1.DeleteOptions{})
+			if apierrors.IsNotFound(err) {
+				return "", nil
 			}
-			return "", nil
-		}), "customresourcedefinitions/%s", kind.CRD.GetName()); err != nil {
-			return err
-		}
-	}
-	return nil
+			return "its objects are being deleted", err
+		}), "customresourcedefinitions/%s", kind.CRD.GetName())
+	})
 }

@@ -227,20 +227,26 @@ func (m *migration) hiddenKinds(ctx context.Context) ([]cli.Finding, error) {
 
 // check makes all checks of a migration and changes nothing.
 func (m *migration) check(ctx context.Context) error {
-	checkAll := m.checkPending
-	if m.to == toCRDs {
-		checkAll = m.checkBack
+	pending, err := m.pending(ctx)
+	switch {
+	case err != nil:
+	case m.to == toCRDs:
 		for _, kind := range m.kinds {
 			if !handover.HasVersion(kind.CRD, kind.Kept().GroupVersion()) {
 				return fmt.Errorf("customresourcedefinitions/%s has no version %s, without which nothing can be checked: it was created or changed after the migration. Run the command without --dry-run, which adds the version first and refuses what cannot be stored", kind.CRD.GetName(), handover.KeptVersion)
 			}
 		}
+		err = m.copied(m.copyFromServer(ctx, metav1.DryRunAll))
+	case len(pending) == 0:
+		m.Say("the hub already forwards all kinds to the server")
+		return nil
+	default:
+		err = m.copied(m.copyToServer(ctx, pending, metav1.DryRunAll))
 	}
-	if err := checkAll(ctx); err != nil {
-		return err
+	if err == nil {
+		m.Say("the migration is possible; nothing was changed")
 	}
-	m.Say("the migration is possible; nothing was changed")
-	return nil
+	return err
 }
 
 // copied prints how many objects were copied, and refuses to continue with bad findings.

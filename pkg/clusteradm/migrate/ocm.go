@@ -24,6 +24,8 @@ import (
 const (
 	// replicasAnnotation keeps the number of replicas of a Deployment that a migration has stopped.
 	replicasAnnotation = "migration.open-cluster-management.io/replicas"
+	// suspension is the match condition with which API servers do not call a webhook.
+	suspension = "hub-apiserver-migration"
 	// upstreamBinding grants upstream agents to read their certificate requests.
 	upstreamBinding = "open-cluster-management:migration:upstream-agents"
 	upstreamRole    = "open-cluster-management:registration:upstream-agent"
@@ -42,7 +44,7 @@ var replacedDeployments = []string{
 // replacedServices are the Services of the webhooks of these controllers.
 var replacedServices = []string{"cluster-manager-registration-webhook", "cluster-manager-work-webhook"}
 
-// stopControllers scales the controllers of OCM to zero, and removes their webhooks.
+// stopControllers scales the controllers of OCM to zero, and suspends their webhooks, which would refuse each write.
 func (m *migration) stopControllers(ctx context.Context) error {
 	if err := m.scale(ctx, "stopped", func(deployment *appsv1.Deployment) (bool, error) {
 		replicas := ptr.Deref(deployment.Spec.Replicas, 1)
@@ -55,11 +57,12 @@ func (m *migration) stopControllers(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	return m.removeWebhooks(ctx)
+	return m.suspendWebhooks(ctx, true)
 }
 
+// startControllers undoes stopControllers, as far as it can.
 func (m *migration) startControllers(ctx context.Context) error {
-	return m.scale(ctx, "started", func(deployment *appsv1.Deployment) (bool, error) {
+	err := m.scale(ctx, "started", func(deployment *appsv1.Deployment) (bool, error) {
 		saved, found := deployment.Annotations[replicasAnnotation]
 		if !found {
 			return false, nil
@@ -72,9 +75,11 @@ func (m *migration) startControllers(ctx context.Context) error {
 		deployment.Spec.Replicas = ptr.To(int32(replicas))
 		return true, nil
 	})
+	return errors.Join(err, m.suspendWebhooks(ctx, false))
 }
 
-// scale updates the Deployments of the controllers of OCM that exist and that change changes.
+// scale updates the Deployments of the controllers of OCM that exist and that change changes. It returns after the Pods of a
+// Deployment without replicas have ended: until then, the operator of OCM undoes what a migration changes.
 func (m *migration) scale(ctx context.Context, done string, change func(*appsv1.Deployment) (bool, error)) error {
 	var errs []error
 	for _, name := range m.stop {
@@ -85,53 +90,71 @@ func (m *migration) scale(ctx context.Context, done string, change func(*appsv1.
 			if err != nil {
 				return err
 			}
-			if changed, err := change(deployment); err != nil || !changed {
+			if changed, err := change(deployment); err != nil {
 				return err
-			}
-			if _, err = deployments.Update(ctx, deployment, metav1.UpdateOptions{}); err == nil {
+			} else if changed {
+				if _, err = deployments.Update(ctx, deployment, metav1.UpdateOptions{}); err != nil {
+					return err
+				}
 				m.Say("deployment/%s in %s %s", name, namespace, done)
 			}
-			return err
+			if ptr.Deref(deployment.Spec.Replicas, 1) > 0 {
+				return nil
+			}
+			return cli.WaitForNoPods(ctx, m.Kube, namespace, metav1.FormatLabelSelector(deployment.Spec.Selector))
 		})
 		errs = append(errs, cli.Prefix(cli.IgnoreNotFound(err), "deployment/%s in %s", name, namespace))
 	}
 	return errors.Join(errs...)
 }
 
-// calls reports whether a configuration contains a webhook of a stopped controller.
-func calls(config *unstructured.Unstructured) bool {
-	list, _, _ := unstructured.NestedSlice(config.Object, "webhooks")
-	return slices.ContainsFunc(list, func(item any) bool {
-		webhook, ok := item.(map[string]any)
-		if !ok {
-			return false
-		}
-		service, _, _ := unstructured.NestedString(webhook, "clientConfig", "service", "name")
-		return slices.Contains(replacedServices, service)
-	})
-}
-
-// removeWebhooks removes the webhooks of the stopped controllers, which would refuse each write. The operator of OCM creates
-// them again when it starts.
-func (m *migration) removeWebhooks(ctx context.Context) error {
+// suspendWebhooks suspends the webhooks of the stopped controllers, or ends the suspension. It stays in their configurations,
+// so nothing is lost if a step is interrupted.
+func (m *migration) suspendWebhooks(ctx context.Context, suspended bool) error {
+	var errs []error
 	for _, resource := range []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"} {
-		webhooks := m.Dynamic.Resource(admissionregistrationv1.SchemeGroupVersion.WithResource(resource))
-		list, err := webhooks.List(ctx, metav1.ListOptions{})
+		client := m.Dynamic.Resource(admissionregistrationv1.SchemeGroupVersion.WithResource(resource))
+		list, err := client.List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
 		for i := range list.Items {
-			config := &list.Items[i]
-			if !calls(config) {
-				continue
-			}
-			if err := webhooks.Delete(ctx, config.GetName(), metav1.DeleteOptions{}); cli.IgnoreNotFound(err) != nil {
+			name := list.Items[i].GetName()
+			err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+				config, err := client.Get(ctx, name, metav1.GetOptions{})
+				if err != nil || !suspend(config, suspended) {
+					return err
+				}
+				_, err = client.Update(ctx, config, metav1.UpdateOptions{FieldManager: cli.FieldManager})
 				return err
-			}
-			m.Say("%s removed", manifests.Display(config))
+			})
+			errs = append(errs, cli.Prefix(err, "%s/%s", resource, name))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
+}
+
+// suspend suspends the webhooks of a configuration that call a stopped controller, or ends the suspension of all of them. It
+// reports whether that changes the configuration.
+func suspend(config *unstructured.Unstructured, suspended bool) (changed bool) {
+	list, _, _ := unstructured.NestedSlice(config.Object, "webhooks")
+	for _, item := range list {
+		webhook, _ := item.(map[string]any)
+		service, _, _ := unstructured.NestedString(webhook, "clientConfig", "service", "name")
+		conditions, _, _ := unstructured.NestedSlice(webhook, "matchConditions")
+		i := named(conditions, suspension)
+		switch {
+		case suspended && i < 0 && slices.Contains(replacedServices, service):
+			webhook["matchConditions"] = append(conditions, map[string]any{"name": suspension, "expression": "false"})
+		case !suspended && i >= 0:
+			webhook["matchConditions"] = slices.Delete(conditions, i, i+1)
+		default:
+			continue
+		}
+		changed = true
+	}
+	config.Object["webhooks"] = list
+	return changed
 }
 
 // grantUpstreamAgents grants the agents of OCM what they need of this server in addition to the roles of each cluster.

@@ -3,8 +3,8 @@ package migrate
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -81,7 +81,12 @@ func (m *migration) moveToCRDs(ctx context.Context) error {
 
 // checkBack refuses to begin with objects that the CustomResourceDefinitions would refuse, while nothing has changed yet.
 func (m *migration) checkBack(ctx context.Context) error {
-	return m.copied(m.copyFromServer(ctx, metav1.DryRunAll))
+	_, findings, err := m.copyFromServer(ctx, metav1.DryRunAll)
+	if err != nil {
+		return err
+	}
+	// The copy reports the others.
+	return m.Refuse(slices.DeleteFunc(findings, func(f cli.Finding) bool { return f.State != cli.StateBad }))
 }
 
 // stopServer stops the server, so that its watches end and clients read the CustomResourceDefinitions. Its data stay.
@@ -96,13 +101,7 @@ func (m *migration) stopServer(ctx context.Context) error {
 	} else if err != nil {
 		return err
 	}
-	return cli.Poll(ctx, func(ctx context.Context) (string, error) {
-		pods, err := m.Kube.CoreV1().Pods(manifests.HubNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + manifests.ServerName})
-		if err != nil || len(pods.Items) == 0 {
-			return "", err
-		}
-		return fmt.Sprintf("%d Pods of the server run", len(pods.Items)), nil
-	})
+	return cli.WaitForNoPods(ctx, m.Kube, manifests.HubNamespace, "app="+manifests.ServerName)
 }
 
 // copyFromServer makes the objects of the CustomResourceDefinitions equal to the objects of the server. Objects that a

@@ -165,7 +165,7 @@ func (a *adoption) steps() []handover.Step {
 
 // next returns the number of the epoch of this hub, which follows that of the exported hub.
 func (a *adoption) next() (int64, error) {
-	former := a.archive.header.Epoch
+	former := a.archive.Epoch
 	number, err := rehoming.NextEpoch(former)
 	if err != nil {
 		return 0, fmt.Errorf("the epoch in the file is not that of a hub: %w", err)
@@ -191,8 +191,8 @@ func (a *adoption) resume(ctx context.Context) error {
 	if err != nil {
 		return cli.IgnoreNotFound(err)
 	}
-	if id := state.Data[adoptionArchive]; id != a.archive.header.ID {
-		return fmt.Errorf("the hub adopts or has adopted the clusters of another file, with ID %s, not %s: continue with that file, or use another hub", cli.Printable(id), a.archive.header.ID)
+	if id := state.Data[adoptionArchive]; id != a.archive.ID {
+		return fmt.Errorf("the hub adopts or has adopted the clusters of another file, with ID %s, not %s: continue with that file, or use another hub", cli.Printable(id), a.archive.ID)
 	}
 	if a.epoch, err = rehoming.ParseEpoch(state.Data[handover.AdoptionEpoch]); err != nil {
 		return fmt.Errorf("ConfigMap %s in %s: %w", handover.AdoptionState, manifests.HubNamespace, err)
@@ -213,7 +213,7 @@ func (a *adoption) resume(ctx context.Context) error {
 func (a *adoption) record(ctx context.Context, phase string) error {
 	client := a.Kube.CoreV1().ConfigMaps(manifests.HubNamespace)
 	data := map[string]string{
-		adoptionArchive: a.archive.header.ID, handover.AdoptionEpoch: a.epoch.String(), adoptionTime: a.at.Format(time.RFC3339), handover.AdoptionPhase: phase,
+		adoptionArchive: a.archive.ID, handover.AdoptionEpoch: a.epoch.String(), adoptionTime: a.at.Format(time.RFC3339), handover.AdoptionPhase: phase,
 	}
 	return cli.Persist(ctx, func(ctx context.Context) error {
 		state, err := client.Get(ctx, handover.AdoptionState, metav1.GetOptions{})
@@ -286,7 +286,7 @@ func servedAnyway(kind, name string) bool {
 func (a *adoption) plan() {
 	clusters, drivers := map[string]*unstructured.Unstructured{}, map[string]string{}
 	known := sets.New[types.UID]()
-	for _, object := range a.archive.objects {
+	for _, object := range a.archive.Objects {
 		known.Insert(object.GetUID())
 		switch object.GetKind() {
 		case handover.KindManagedCluster:
@@ -295,7 +295,7 @@ func (a *adoption) plan() {
 			drivers[object.GetName()], _, _ = unstructured.NestedString(object.Object, "spec", "driver")
 		}
 	}
-	for _, object := range a.archive.objects {
+	for _, object := range a.archive.Objects {
 		object.SetResourceVersion("")
 		// The hub does not have these owners, so its garbage collector would delete the object.
 		object.SetOwnerReferences(slices.DeleteFunc(object.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return !known.Has(owner.UID) }))
@@ -304,7 +304,7 @@ func (a *adoption) plan() {
 		}
 	}
 	var unregistered []cli.Finding
-	objects := slices.DeleteFunc(slices.Clone(a.archive.objects), func(object *unstructured.Unstructured) bool {
+	objects := slices.DeleteFunc(slices.Clone(a.archive.Objects), func(object *unstructured.Unstructured) bool {
 		if object.GetKind() != handover.KindManagedCluster {
 			return servedAnyway(object.GetKind(), object.GetName())
 		}
@@ -399,7 +399,7 @@ func (a *adoption) importAll(ctx context.Context) error {
 	if err := a.importWaves(ctx, a.waves); err != nil {
 		return err
 	}
-	for _, object := range a.archive.objects {
+	for _, object := range a.archive.Objects {
 		if servedAnyway(object.GetKind(), object.GetName()) {
 			if err := a.copySet(ctx, object); err != nil {
 				return err
@@ -424,7 +424,7 @@ func (a *adoption) copySet(ctx context.Context, set *unstructured.Unstructured) 
 // raise gives all clusters the epoch of this hub, by which their agents obey it. It changes nothing else: agents and users
 // may already have changed the clusters, or deleted them.
 func (a *adoption) raise(ctx context.Context) error {
-	clusters := slices.DeleteFunc(slices.Clone(a.archive.objects), func(object *unstructured.Unstructured) bool { return object.GetKind() != handover.KindManagedCluster })
+	clusters := slices.DeleteFunc(slices.Clone(a.archive.Objects), func(object *unstructured.Unstructured) bool { return object.GetKind() != handover.KindManagedCluster })
 	return cli.ForEach(clusters, func(object *unstructured.Unstructured) error {
 		_, err := handover.Import(ctx, a.Dynamic, map[string]any{"epoch": map[string]any{"managedCluster": object.GetName(), "epoch": a.epoch.String()}})
 		// If the hub does not forward the request, the cluster may exist.
@@ -466,7 +466,7 @@ func (a *adoption) importWaves(ctx context.Context, waves [][]*unstructured.Unst
 }
 
 func (a *adoption) createNamespaces(ctx context.Context, options metav1.CreateOptions) error {
-	return cli.ForEach(a.archive.namespaces, func(namespace archivedNamespace) error {
+	return cli.ForEach(a.archive.Namespaces, func(namespace archivedNamespace) error {
 		return cli.Prefix(cli.Persist(ctx, func(ctx context.Context) error {
 			_, err := a.Kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 				Name: namespace.Name, Labels: namespace.Labels, Annotations: namespace.Annotations,

@@ -198,7 +198,7 @@ func TestOneDoesNotBlockOthers(t *testing.T) {
 		objects = append(objects, exported(handover.Kinds[1], name))
 	}
 	a, client, _ := newAdoption(t)
-	a.archive.objects = objects
+	a.archive.Objects = objects
 	var mu sync.Mutex
 	raised := map[string]string{}
 	client.PrependReactor("create", "imports", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -225,7 +225,7 @@ func TestOneDoesNotBlockOthers(t *testing.T) {
 	kube.PrependReactor("create", "namespaces", refuse(invalid))
 	a.Kube = kube
 	for _, name := range names {
-		a.archive.namespaces = append(a.archive.namespaces, archivedNamespace{Name: name})
+		a.archive.Namespaces = append(a.archive.Namespaces, archivedNamespace{Name: name})
 	}
 	if err := a.createNamespaces(t.Context(), metav1.CreateOptions{}); err == nil || !strings.Contains(err.Error(), "namespace bad") {
 		t.Errorf("createNamespaces() = %v, want an error about the namespace bad", err)
@@ -268,7 +268,7 @@ func TestAdoptionContinues(t *testing.T) {
 	} {
 		a, client, _ := newAdoption(t)
 		a.phase = test.phase
-		a.archive.objects = []*unstructured.Unstructured{exported(handover.Kinds[1], "cluster1")}
+		a.archive.Objects = []*unstructured.Unstructured{exported(handover.Kinds[1], "cluster1")}
 		if err := a.record(t.Context(), test.phase); err != nil {
 			t.Fatal(err)
 		}

@@ -38,9 +38,9 @@ func archived(kind, name, uid string, fields map[string]any, owners ...string) *
 
 func TestArchive(t *testing.T) {
 	a := &archive{
-		header:     archiveHeader{Format: archiveFormat, ID: "id", Time: time.Unix(1_700_000_000, 0).UTC(), Hub: "https://hub", Epoch: 3, Version: "v1"},
-		namespaces: []archivedNamespace{{Name: "cluster1", Labels: map[string]string{"a": "b"}}},
-		objects:    []*unstructured.Unstructured{archived("ManagedCluster", "cluster1", "u1", nil), archived("ManifestWork", "work", "u2", nil, "u1")},
+		Format: archiveFormat, ID: "id", Time: time.Unix(1_700_000_000, 0).UTC(), Hub: "https://hub", Epoch: 3, Version: "v1",
+		Namespaces: []archivedNamespace{{Name: "cluster1", Labels: map[string]string{"a": "b"}}},
+		Objects:    []*unstructured.Unstructured{archived("ManagedCluster", "cluster1", "u1", nil), archived("ManifestWork", "work", "u2", nil, "u1")},
 	}
 	path := filepath.Join(t.TempDir(), "hub.gz")
 	if err := os.WriteFile(path, []byte("earlier"), 0o644); err != nil {
@@ -65,24 +65,30 @@ func TestArchive(t *testing.T) {
 			t.Fatalf("decodeArchive() of the first %d of %d bytes = no error, want one", length, len(content))
 		}
 	}
+	damaged := bytes.Clone(content)
+	damaged[len(damaged)-8] ^= 1 // the checksum
+	if _, err := decodeArchive(bytes.NewReader(damaged)); err == nil {
+		t.Error("decodeArchive() of a file with another checksum = no error, want one")
+	}
 	for name, test := range map[string]struct {
-		lines string
-		want  string
+		content string
+		want    string
 	}{
-		"no end":           {`{"header":{"format":1}} {"namespace":{"name":"a"}}`, "the file is not complete"},
-		"an end too early": {`{"header":{"format":1}} {"end":{"namespaces":1,"objects":0}}`, "the file is not complete"},
-		"a second end":     {`{"header":{"format":1}} {"end":{"namespaces":0,"objects":0}} {"namespace":{"name":"a"}} {"end":{"namespaces":1,"objects":0}}`, "line 3: it follows the end"},
+		"a part":          {`{"format":1,"objects":[`, "not an export of a hub: unexpected end of JSON input"},
+		"two exports":     {`{"format":1} {"format":1}`, "not an export of a hub: invalid character '{' after top-level value"},
+		"an empty object": {`{"format":1,"objects":[null]}`, "not an export of a hub: it contains an empty object"},
+		"something else":  {`{}`, "format 0, want 1: use the clusteradm of the release that wrote it"},
 	} {
 		var compressed bytes.Buffer
 		writer := gzip.NewWriter(&compressed)
-		if _, err := writer.Write([]byte(test.lines)); err != nil || writer.Close() != nil {
+		if _, err := writer.Write([]byte(test.content)); err != nil || writer.Close() != nil {
 			t.Fatal(err)
 		}
 		if _, err := decodeArchive(&compressed); err == nil || err.Error() != test.want {
 			t.Errorf("decodeArchive() of a file with %s = %v, want %q", name, err, test.want)
 		}
 	}
-	a.header.Format = 2
+	a.Format = 2
 	if err := a.write(path); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +116,7 @@ func TestPlan(t *testing.T) {
 	a := &adoption{
 		Environment: cli.Environment{IOStreams: genericiooptions.IOStreams{Out: &bytes.Buffer{}}}, epoch: rehoming.Epoch{Number: 2, Hub: "b"}, at: time.Unix(1_700_000_000, 0).UTC(),
 		offersRoles: true,
-		archive: &archive{objects: []*unstructured.Unstructured{
+		archive: &archive{Objects: []*unstructured.Unstructured{
 			work, unowned, archived("ClusterPermission", "permission", "p1", nil), registration, byRole, cluster,
 			archived(handover.KindManagedCluster, "unregistered", "c3", map[string]any{"spec": map[string]any{"hubAcceptsClient": true}}), archived(handover.KindManagedCluster, "requested", "c4", nil),
 			archived(handover.KindRegistration, "silent", "r3", csr), archived(handover.KindManagedCluster, "silent", "c2", nil), archived(handover.KindClusterSet, "default", "s1", nil),
@@ -149,7 +155,7 @@ func TestPlan(t *testing.T) {
 		t.Errorf("registration by roles = %v, clusters = %+v, want the claim, and the roles of the other hub only in the summary", byRole.Object, a.roles)
 	}
 	// On a hub without the driver, the cluster has to prove its identity with its key.
-	b := &adoption{archive: &archive{objects: []*unstructured.Unstructured{withoutDriver}}}
+	b := &adoption{archive: &archive{Objects: []*unstructured.Unstructured{withoutDriver}}}
 	b.plan()
 	spec, _, _ := unstructured.NestedMap(withoutDriver.Object, "spec")
 	if !reflect.DeepEqual(spec, map[string]any{"driver": "csr"}) || withoutDriver.GetAnnotations()[rehoming.AdoptedAnnotation] == "" {

@@ -54,23 +54,21 @@ func export(ctx context.Context, env cli.Environment, path string) error {
 		if a, err = readHub(ctx, clients); err != nil {
 			return err
 		}
-		if a.objects, findings = withoutOrphans(a.objects); len(findings) == 0 || try == exportTries {
+		if a.Objects, findings = withoutOrphans(a.Objects); len(findings) == 0 || try == exportTries {
 			break
 		}
 	}
-	epoch, doubts, err := hubEpoch(ctx, clients.Kube, a.objects)
+	epoch, doubts, err := hubEpoch(ctx, clients.Kube, a.Objects)
 	if err != nil {
 		return err
 	}
-	a.header = archiveHeader{
-		Format: archiveFormat, ID: string(uuid.NewUUID()), Time: time.Now().UTC().Truncate(time.Second), Hub: clients.Config.Host,
-		Version: version.Short(), Epoch: epoch,
-	}
+	a.Format, a.ID, a.Time = archiveFormat, string(uuid.NewUUID()), time.Now().UTC().Truncate(time.Second)
+	a.Hub, a.Version, a.Epoch = clients.Config.Host, version.Short(), epoch
 	if err := a.write(path); err != nil {
 		return err
 	}
-	printCounts(env, a.objects)
-	env.Say("exported to %s, with epoch %d", path, a.header.Epoch)
+	printCounts(env, a.Objects)
+	env.Say("exported to %s, with epoch %d", path, a.Epoch)
 	return env.Refuse(append(findings, doubts...))
 }
 
@@ -97,7 +95,7 @@ func readHub(ctx context.Context, clients *cli.Clients) (*archive, error) {
 		for _, key := range slices.Sorted(maps.Keys(objects)) {
 			object := objects[key]
 			object.SetGroupVersionKind(kind.Resource.GroupVersion().WithKind(kind.Name))
-			a.objects = append(a.objects, object)
+			a.Objects = append(a.Objects, object)
 			if namespace := object.GetNamespace(); namespace != "" {
 				names.Insert(namespace)
 			}
@@ -113,7 +111,7 @@ func readHub(ctx context.Context, clients *cli.Clients) (*archive, error) {
 		}
 		kept := archivedNamespace{Name: name, Labels: maps.Clone(namespace.Labels), Annotations: maps.Clone(namespace.Annotations)}
 		delete(kept.Labels, corev1.LabelMetadataName)
-		a.namespaces = append(a.namespaces, kept)
+		a.Namespaces = append(a.Namespaces, kept)
 	}
 	return a, nil
 }

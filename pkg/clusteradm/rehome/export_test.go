@@ -145,7 +145,7 @@ func TestAdoptionEpochIsHigher(t *testing.T) {
 		if test.state != nil {
 			kube = fake.NewClientset(test.state)
 		}
-		a := &adoption{number: test.number, Clients: &cli.Clients{Kube: kube}, archive: &archive{header: archiveHeader{ID: "id", Epoch: test.exported}}}
+		a := &adoption{number: test.number, Clients: &cli.Clients{Kube: kube}, archive: &archive{ID: "id", Epoch: test.exported}}
 		err := a.resume(t.Context())
 		switch {
 		case test.err != "":

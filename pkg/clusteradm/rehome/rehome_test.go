@@ -18,7 +18,7 @@ func TestHubRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	exported := filepath.Join(t.TempDir(), "exported.gz")
-	if err := (&archive{header: archiveHeader{Format: archiveFormat, ID: "id", Epoch: 4}}).write(exported); err != nil {
+	if err := (&archive{Format: archiveFormat, ID: "id", Epoch: 4}).write(exported); err != nil {
 		t.Fatal(err)
 	}
 	const token, server = "--hub-token=t", "--hub-apiserver=https://standby.example.com"

@@ -33,7 +33,7 @@ type iamCluster struct {
 
 // enablesRoles reports whether the server enables the driver aws-irsa. It asks only if a cluster uses the driver.
 func (a *adoption) enablesRoles(ctx context.Context) (bool, error) {
-	for _, object := range a.archive.objects {
+	for _, object := range a.archive.Objects {
 		arn, found, _ := unstructured.NestedString(object.Object, "spec", "irsa", "managedClusterARN")
 		if object.GetKind() != handover.KindRegistration || !found {
 			continue
@@ -119,10 +119,14 @@ func (a *adoption) summarizeRoles() {
 				"clusteradm join", "--cluster-name "+cluster.name, "--registration-auth "+string(registerv1alpha1.DriverAWSIRSA),
 				"--eks-hub-cluster-arn "+roles.HubClusterARN, "--managed-cluster-arn "+cluster.arn,
 			))
+			if roles.ManagedClusterRole.ARN == cluster.former.ManagedClusterRoleARN {
+				a.Say("    Its role %s stays the same.", cli.Printable(roles.ManagedClusterRole.ARN))
+				continue
+			}
 			a.Say("    Its agent assumes %s, and through it %s.", cli.Printable(roles.ManagedClusterRole.ARN), cli.Printable(roles.HubRole.ARN))
 		}
 		if cluster.former.ManagedClusterRoleARN != "" {
-			a.Say("    Afterwards, delete the roles of the other hub, unless they are the same: %s, %s.", cli.Printable(cluster.former.ManagedClusterRoleARN), cli.Printable(cluster.former.HubRoleARN))
+			a.Say("    Afterwards, delete the roles of the other hub: %s, %s.", cli.Printable(cluster.former.ManagedClusterRoleARN), cli.Printable(cluster.former.HubRoleARN))
 		}
 	}
 }

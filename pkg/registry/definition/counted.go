@@ -78,10 +78,8 @@ func (c counted) begin() *writing {
 // admitCreate reserves quota for a new object after all other admission.
 func (w *writing) admitCreate(admit rest.ValidateObjectFunc) rest.ValidateObjectFunc {
 	return func(ctx context.Context, obj runtime.Object) error {
-		if admit != nil {
-			if err := admit(ctx, obj); err != nil {
-				return err
-			}
+		if err := admit(ctx, obj); err != nil {
+			return err
 		}
 		meta := w.parts(obj).Meta
 		return w.take(ctx, quota.Write{
@@ -93,10 +91,8 @@ func (w *writing) admitCreate(admit rest.ValidateObjectFunc) rest.ValidateObject
 // admitUpdate reserves quota for the growth of an object after all other admission.
 func (w *writing) admitUpdate(admit rest.ValidateObjectUpdateFunc) rest.ValidateObjectUpdateFunc {
 	return func(ctx context.Context, obj, old runtime.Object) error {
-		if admit != nil {
-			if err := admit(ctx, obj, old); err != nil {
-				return err
-			}
+		if err := admit(ctx, obj, old); err != nil {
+			return err
 		}
 		now, before := w.parts(obj), w.parts(old)
 		w.before = before.Meta.GetResourceVersion()
@@ -116,19 +112,14 @@ func (w *writing) admitUpdate(admit rest.ValidateObjectUpdateFunc) rest.Validate
 	}
 }
 
-// take reserves quota for a write and counts its bytes.
+// take reserves quota for a write, and counts its bytes. A store may try a write several times, so the count replaces that of the
+// previous try.
 func (w *writing) take(ctx context.Context, write quota.Write) error {
 	if w.hold != nil {
 		if err := w.hold.Take(ctx, write); err != nil {
 			return err
 		}
 	}
-	return w.count(ctx, write)
-}
-
-// count counts the bytes of a write. A store may try a write several times, so the count
-// replaces the count of the previous try.
-func (w *writing) count(ctx context.Context, write quota.Write) error {
 	w.undo()
 	undo, err := w.resource.Written.Take(ctx, write.Namespace, write.After)
 	if err != nil {

@@ -7,6 +7,8 @@
 package definition
 
 import (
+	"cmp"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -88,10 +90,7 @@ func (r *Resource) Group() string {
 
 // StoredVersion returns the version in which objects are stored.
 func (r *Resource) StoredVersion() schema.GroupVersion {
-	if r.Stored.Empty() {
-		return r.Versions[0]
-	}
-	return r.Stored
+	return cmp.Or(r.Stored, r.Versions[0])
 }
 
 func (r *Resource) groupKind() schema.GroupKind { return r.Versions[0].WithKind(r.Kind).GroupKind() }

@@ -34,26 +34,22 @@ func (r *guardedREST[T]) Update(ctx context.Context, name string, objInfo rest.U
 	return r.REST.Update(ctx, name, objInfo, r.guard.AdmitCreate(admitCreate), r.guard.AdmitUpdate(admitUpdate), forceAllowCreate, options)
 }
 
-// AdmitCreate returns a function that runs the admission of new objects, if any, and then the guard.
+// AdmitCreate returns a function that runs the admission of new objects, and then the guard.
 func (g Guard[T]) AdmitCreate(admit rest.ValidateObjectFunc) rest.ValidateObjectFunc {
 	return func(ctx context.Context, obj runtime.Object) error {
-		if admit != nil {
-			if err := admit(ctx, obj); err != nil {
-				return err
-			}
+		if err := admit(ctx, obj); err != nil {
+			return err
 		}
 		var none T
 		return g(ctx, obj.(T), none)
 	}
 }
 
-// AdmitUpdate returns a function that runs the admission of changed objects, if any, and then the guard.
+// AdmitUpdate returns a function that runs the admission of changed objects, and then the guard.
 func (g Guard[T]) AdmitUpdate(admit rest.ValidateObjectUpdateFunc) rest.ValidateObjectUpdateFunc {
 	return func(ctx context.Context, obj, old runtime.Object) error {
-		if admit != nil {
-			if err := admit(ctx, obj, old); err != nil {
-				return err
-			}
+		if err := admit(ctx, obj, old); err != nil {
+			return err
 		}
 		return g(ctx, obj.(T), old.(T))
 	}

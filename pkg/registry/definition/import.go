@@ -63,9 +63,6 @@ func (r *REST) Import(ctx context.Context, obj runtime.Object, options ImportOpt
 		}
 		return obj.DeepCopyObject(), nil, nil
 	}, options.DryRun, nil)
-	if apierrors.IsConflict(err) {
-		return nil, err
-	}
 	if err != nil {
 		return nil, storeerr.InterpretUpdateError(err, r.resource.GroupResource(), accessor.GetName())
 	}

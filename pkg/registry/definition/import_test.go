@@ -6,6 +6,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -129,6 +130,33 @@ func TestWatchOfOtherData(t *testing.T) {
 		t.Fatalf("Watch() from the version of a list after the migration = %v, want no error", err)
 	}
 	again.Stop()
+}
+
+// TestHoldEndsUnreadWatches checks that a watch whose client does not read ends without the events that do not wait in its buffer.
+func TestHoldEndsUnreadWatches(t *testing.T) {
+	const objects, most = 180, 120
+	row := newRow()
+	row.Watches = &definition.Watches{}
+	var store *definition.REST
+	row.Stores = map[string]func(*definition.REST){resource: func(s *definition.REST) { store = s }}
+	f := serve(t, row)
+	for i := range objects {
+		f.create(t, newAddOn("a"+strconv.Itoa(i), ""))
+	}
+	w, err := store.Watch(store.Context(t.Context(), "watch", metav1.NamespaceAll), &metainternalversion.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	row.Watches.Hold(true)
+	time.Sleep(time.Second) // the watch stops in a goroutine
+	received := 0
+	for range w.ResultChan() {
+		received++
+	}
+	if received > most {
+		t.Errorf("events after Hold() = %d, want at most the %d that may wait", received, most)
+	}
 }
 
 func next(t *testing.T, w watch.Interface) watch.Event {

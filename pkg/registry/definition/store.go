@@ -98,6 +98,24 @@ type unconditional struct {
 // Preconditions implements rest.UpdatedObjectInfo.
 func (unconditional) Preconditions() *metav1.Preconditions { return nil }
 
+// readREST serves a resource that clients can only read. The methods of a storage determine its
+// verbs, so it embeds an interface instead of *REST.
+type readREST struct {
+	readStorage
+}
+
+type readStorage interface {
+	rest.Storage
+	rest.Getter
+	rest.Lister
+	rest.Watcher
+	rest.Scoper
+	rest.SingularNameProvider
+	rest.ShortNamesProvider
+	rest.CategoriesProvider
+	rest.StorageVersionProvider
+}
+
 // statusREST serves the status subresource of a stored resource.
 type statusREST struct {
 	statusStorage

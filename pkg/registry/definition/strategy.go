@@ -2,7 +2,6 @@ package definition
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -136,10 +135,7 @@ func (s *Strategy[T]) parts(obj runtime.Object) quota.Parts {
 
 func (s *Strategy[T]) attributes(r *Resource) func(runtime.Object) (labels.Set, fields.Set, error) {
 	return func(obj runtime.Object) (labels.Set, fields.Set, error) {
-		typed, ok := obj.(T)
-		if !ok {
-			return nil, nil, fmt.Errorf("unexpected type %T in the store of %s", obj, r.Name)
-		}
+		typed := obj.(T)
 		set := fields.Set{"metadata.name": typed.GetName()}
 		if !r.ClusterScoped {
 			set["metadata.namespace"] = typed.GetNamespace()

@@ -19,7 +19,7 @@ import (
 type Watches struct {
 	mu   sync.Mutex
 	held bool
-	// until is the context from which all open watches derive, and end ends it. Both are nil while there is no watch.
+	// until is the context whose end stops all open watches, and end ends it. Both are nil while there is no watch.
 	until context.Context
 	end   context.CancelFunc
 	// since are the resource versions from which a watch may continue. It is nil until this process has seen the end of a
@@ -60,11 +60,18 @@ func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptio
 	if err := w.admit(ctx, r.Store, options); err != nil {
 		return nil, err
 	}
-	ctx, err := w.begin(ctx)
+	until, err := w.begin()
 	if err != nil {
 		return nil, err
 	}
-	return r.watchStore(ctx, options)
+	watching, err := r.watchStore(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	// Unlike the end of ctx, Stop also ends a watch whose client does not read.
+	forget := context.AfterFunc(until, watching.Stop)
+	context.AfterFunc(ctx, func() { forget() })
+	return watching, nil
 }
 
 func errMigrating() error {
@@ -101,8 +108,8 @@ func (w *Watches) admit(ctx context.Context, store *genericregistry.Store, optio
 	return nil
 }
 
-// begin returns a context for a watch, which End ends.
-func (w *Watches) begin(ctx context.Context) (context.Context, error) {
+// begin returns a context that ends when all watches must end.
+func (w *Watches) begin() (context.Context, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.held {
@@ -111,8 +118,5 @@ func (w *Watches) begin(ctx context.Context) (context.Context, error) {
 	if w.until == nil {
 		w.until, w.end = context.WithCancel(context.Background())
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	forget := context.AfterFunc(w.until, cancel)
-	context.AfterFunc(ctx, func() { forget() })
-	return ctx, nil
+	return w.until, nil
 }

@@ -7,6 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	accessv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/access/v1alpha1"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
@@ -23,7 +24,7 @@ func (o Options) selected(ctx context.Context, selection *accessv1alpha1.Cluster
 		return nil, err
 	}
 	if !o.Synced() {
-		return nil, errUnlisted()
+		return nil, serving.Unavailable("the clusters of the fleet are not listed yet; try again later")
 	}
 	matches, err := o.matcher(selection)
 	if err != nil {
@@ -59,25 +60,22 @@ func (o Options) matcher(selection *accessv1alpha1.ClusterSelection) (func(*clus
 			return nil, apierrors.NewBadRequest(err.Error())
 		}
 	}
-	var sets []*clusterv1beta2.ManagedClusterSet
+	var clusterSets []*clusterv1beta2.ManagedClusterSet
 	for _, name := range selection.ClusterSets {
 		set, err := o.Sets.Get(name)
 		switch {
 		case err == nil:
-			sets = append(sets, set)
+			clusterSets = append(clusterSets, set)
 		case !apierrors.IsNotFound(err):
 			return nil, err
 		}
 	}
-	named := make(map[string]bool, len(selection.Names))
-	for _, name := range selection.Names {
-		named[name] = true
-	}
+	named := sets.New(selection.Names...)
 	return func(cluster *clusterv1.ManagedCluster) bool {
-		if len(named) > 0 && !named[cluster.Name] || !selector.Matches(labels.Set(cluster.Labels)) {
+		if len(named) > 0 && !named.Has(cluster.Name) || !selector.Matches(labels.Set(cluster.Labels)) {
 			return false
 		}
-		return len(selection.ClusterSets) == 0 || slices.ContainsFunc(sets, func(set *clusterv1beta2.ManagedClusterSet) bool {
+		return len(selection.ClusterSets) == 0 || slices.ContainsFunc(clusterSets, func(set *clusterv1beta2.ManagedClusterSet) bool {
 			// A set with an invalid selector contains nothing.
 			contains, err := managedclusterset.Selects(set, cluster)
 			return err == nil && contains

@@ -24,7 +24,6 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
-	"open-cluster-management.io/hub-apiserver/pkg/search/serving"
 )
 
 // Options are the dependencies of reviews.
@@ -54,8 +53,8 @@ const (
 
 // NewSelf returns the storage of selffleetaccessreviews.
 func NewSelf(o Options) rest.Storage {
-	return &definition.Question[accessv1alpha1.SelfFleetAccessReview, *accessv1alpha1.SelfFleetAccessReview]{
-		Singular: "selffleetaccessreview",
+	return &definition.Question[*accessv1alpha1.SelfFleetAccessReview]{
+		Base: definition.Base{Object: &accessv1alpha1.SelfFleetAccessReview{}, Singular: "selffleetaccessreview"},
 		Answer: func(ctx context.Context, review *accessv1alpha1.SelfFleetAccessReview) (runtime.Object, error) {
 			caller, err := authz.Caller(ctx)
 			if err != nil {
@@ -95,8 +94,8 @@ func onManagedCluster(caller user.Info) (access.Subject, string) {
 
 // NewAccess returns the storage of fleetaccessreviews.
 func NewAccess(o Options) rest.Storage {
-	return &definition.Question[accessv1alpha1.FleetAccessReview, *accessv1alpha1.FleetAccessReview]{
-		Singular: "fleetaccessreview",
+	return &definition.Question[*accessv1alpha1.FleetAccessReview]{
+		Base: definition.Base{Object: &accessv1alpha1.FleetAccessReview{}, Singular: "fleetaccessreview"},
 		Answer: func(ctx context.Context, review *accessv1alpha1.FleetAccessReview) (runtime.Object, error) {
 			spec := &review.Spec
 			a, after, errs := validateRequest(&spec.AccessRequest, &spec.Page, &spec.Clusters, true)
@@ -258,8 +257,8 @@ func (o Options) holdings(on subjectOn, page []string) func(i int, left *budget)
 
 // NewSubjects returns the storage of fleetsubjectreviews.
 func NewSubjects(o Options) rest.Storage {
-	return &definition.Question[accessv1alpha1.FleetSubjectReview, *accessv1alpha1.FleetSubjectReview]{
-		Singular: "fleetsubjectreview",
+	return &definition.Question[*accessv1alpha1.FleetSubjectReview]{
+		Base: definition.Base{Object: &accessv1alpha1.FleetSubjectReview{}, Singular: "fleetsubjectreview"},
 		Answer: func(ctx context.Context, review *accessv1alpha1.FleetSubjectReview) (runtime.Object, error) {
 			spec := &review.Spec
 			a, token, errs := validateRequest(&spec.AccessRequest, &spec.Page, &spec.Clusters, false)
@@ -323,9 +322,4 @@ func limitOf(page *accessv1alpha1.Page) int { return int(ptr.Deref(page.Limit, d
 
 func invalid(kind, name string, errs field.ErrorList) error {
 	return apierrors.NewInvalid(accessv1alpha1.SchemeGroupVersion.WithKind(kind).GroupKind(), name, errs)
-}
-
-// errUnlisted is the error while the clusters are not listed.
-func errUnlisted() error {
-	return serving.Unavailable("the clusters of the fleet are not listed yet; try again later")
 }

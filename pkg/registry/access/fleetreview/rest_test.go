@@ -143,7 +143,7 @@ func deliveredOptions(t *testing.T, permissions map[string]string) Options {
 func create(t *testing.T, storage rest.Storage, caller string, review runtime.Object, groups ...string) (runtime.Object, error) {
 	t.Helper()
 	ctx := request.WithUser(t.Context(), &user.DefaultInfo{Name: caller, Groups: groups})
-	return storage.(rest.Creater).Create(ctx, review, nil, nil)
+	return storage.(rest.Creater).Create(ctx, review, rest.ValidateAllObjectFunc, nil)
 }
 
 var deleteSecrets = accessv1alpha1.AccessRequest{ResourceAttributes: &accessv1alpha1.ResourceAttributes{Verb: "delete", Resource: "secrets", Namespace: "prod"}}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication"
@@ -29,9 +28,5 @@ func (b *Bindings) Bindings(ctx context.Context, namespace string) ([]authentica
 	if err != nil {
 		return nil, fmt.Errorf("reading the ManagedServiceAccountBindings of namespace %s: %w", namespace, err)
 	}
-	list, ok := listed.(*authentication.ManagedServiceAccountBindingList)
-	if !ok {
-		return nil, apierrors.NewInternalError(fmt.Errorf("unexpected type %T of a list of ManagedServiceAccountBindings", listed))
-	}
-	return list.Items, nil
+	return listed.(*authentication.ManagedServiceAccountBindingList).Items, nil
 }

@@ -15,8 +15,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
-// Decisions reads ManagedClusters and writes decisions about them, in the store of the row of
-// ManagedClusters.
+// Decisions reads ManagedClusters and writes decisions about them, in the store of the row of ManagedClusters. It returns errors
+// until the row is served.
 type Decisions struct {
 	store definition.Handle[*REST]
 }
@@ -25,9 +25,6 @@ var (
 	_ registration.Decider  = &Decisions{}
 	_ registration.Clusters = &Decisions{}
 )
-
-// NewDecisions returns Decisions. They return errors until their row is served.
-func NewDecisions() *Decisions { return &Decisions{} }
 
 func (d *Decisions) open(ctx context.Context) (context.Context, *REST, error) {
 	return d.store.Open(ctx, "ManagedClusters", "", metav1.NamespaceNone)
@@ -71,7 +68,7 @@ func (d *Decisions) Apply(ctx context.Context, decision registration.Decision) (
 		c = c.DeepCopy()
 		c.Spec.HubAcceptsClient = decision.Acceptance.Accepted
 		return c, nil
-	}), nil, nil, false, options)
+	}), rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, options)
 	if err != nil {
 		return nil, err
 	}

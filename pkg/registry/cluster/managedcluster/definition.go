@@ -26,16 +26,13 @@ type Options struct {
 	Registration Registration
 	// Decisions receives the store. It may be nil.
 	Decisions *Decisions
-	// Restore returns the ID of the last restore of the server's data, or an empty string. It may be nil.
-	Restore func() string
+	// Restore is the ID of the last restore of the server's data, or an empty string.
+	Restore string
 }
 
 // Definition returns the row of ManagedClusters.
 func Definition(o Options) definition.Resource {
 	registered := o.Registration != nil
-	if o.Restore == nil {
-		o.Restore = func() string { return "" }
-	}
 	return definition.Resource{
 		Name: "managedclusters", Singular: "managedcluster", Kind: "ManagedCluster",
 		ShortNames: []string{"mcl", "mcls"}, Categories: []string{"ocm"},
@@ -46,7 +43,7 @@ func Definition(o Options) definition.Resource {
 			PrepareForCreate: func(ctx context.Context, c *cluster.ManagedCluster) {
 				stampTaints(c, nil)
 				defaultClusterSet(c)
-				setRestored(c, o.Restore())
+				setRestored(c, o.Restore)
 				if registered {
 					stampCreation(ctx, c)
 				}
@@ -59,7 +56,7 @@ func Definition(o Options) definition.Resource {
 				}
 			},
 			PrepareForImport: func(ctx context.Context, c *cluster.ManagedCluster) {
-				setRestored(c, o.Restore())
+				setRestored(c, o.Restore)
 				if registered {
 					stampImport(ctx, c)
 				}

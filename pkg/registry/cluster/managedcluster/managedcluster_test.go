@@ -90,7 +90,7 @@ type fixture struct {
 // serve serves ManagedClusters. Only the user admin may change the clusters of a set.
 func serve(t *testing.T) *fixture {
 	t.Helper()
-	f := &fixture{registration: &fakeRegistration{}, decisions: managedcluster.NewDecisions()}
+	f := &fixture{registration: &fakeRegistration{}, decisions: &managedcluster.Decisions{}}
 	f.server = registrytest.StartDatabase(t).Serve(t, nil, managedcluster.Definition(managedcluster.Options{
 		Authorizer: authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 			if a.GetUser().GetName() == "admin" || a.GetName() == clusterv1beta2.DefaultClusterSet {
@@ -429,7 +429,7 @@ func TestDelete(t *testing.T) {
 }
 
 func TestDecisions(t *testing.T) {
-	if _, err := managedcluster.NewDecisions().Get(t.Context(), "c1", metav1.GetOptions{}); !apierrors.IsServiceUnavailable(err) {
+	if _, err := (&managedcluster.Decisions{}).Get(t.Context(), "c1", metav1.GetOptions{}); !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("Get() before the row is served = %v, want 503", err)
 	}
 	f := serve(t)

@@ -117,10 +117,8 @@ func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObje
 func (r *REST) Delete(ctx context.Context, name string, admit rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
 	var mc *clusterv1.ManagedCluster
 	deleted, gone, err := r.REST.Delete(ctx, name, func(ctx context.Context, obj runtime.Object) error {
-		if admit != nil {
-			if err := admit(ctx, obj); err != nil {
-				return err
-			}
+		if err := admit(ctx, obj); err != nil {
+			return err
 		}
 		mc = versioned(obj.DeepCopyObject())
 		return nil

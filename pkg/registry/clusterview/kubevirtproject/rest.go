@@ -25,19 +25,17 @@ var roles = []string{"kubevirt.io:admin", "kubevirt.io:edit", "kubevirt.io:view"
 
 // REST serves kubevirtprojects.
 type REST struct {
+	definition.Base
 	rest.TableConvertor
 	bound *view.Bound
 }
 
-var (
-	_ rest.Lister               = &REST{}
-	_ rest.Scoper               = &REST{}
-	_ rest.SingularNameProvider = &REST{}
-)
+var _ rest.Lister = &REST{}
 
 // NewREST returns the storage.
 func NewREST(bound *view.Bound) *REST {
-	return &REST{bound: bound, TableConvertor: definition.NewBareTableConvertor(definition.Columns[*clusterviewv1.Project]{
+	base := definition.Base{Object: &clusterviewv1.Project{}, Objects: &clusterviewv1.ProjectList{}, Singular: "kubevirtproject"}
+	return &REST{Base: base, bound: bound, TableConvertor: definition.NewBareTableConvertor(definition.Columns[*clusterviewv1.Project]{
 		{Name: "Cluster", Description: "Name of the managed cluster.", Value: func(p *clusterviewv1.Project) any {
 			return p.Labels[clusterviewv1.ProjectClusterLabel]
 		}},
@@ -49,21 +47,6 @@ func NewREST(bound *view.Bound) *REST {
 		}},
 	})}
 }
-
-// New implements rest.Storage.
-func (r *REST) New() runtime.Object { return &clusterviewv1.Project{} }
-
-// NewList implements rest.Lister.
-func (r *REST) NewList() runtime.Object { return &clusterviewv1.ProjectList{} }
-
-// Destroy implements rest.Storage.
-func (r *REST) Destroy() {}
-
-// NamespaceScoped implements rest.Scoper.
-func (r *REST) NamespaceScoped() bool { return false }
-
-// GetSingularName implements rest.SingularNameProvider.
-func (r *REST) GetSingularName() string { return "kubevirtproject" }
 
 // project is a namespace of a cluster.
 type project struct{ cluster, name string }
@@ -96,17 +79,14 @@ func (r *REST) List(ctx context.Context, options *metainternalversion.ListOption
 		if _, all := found[project{p.cluster, clusterviewv1.AllProjects}]; all && p.name != clusterviewv1.AllProjects {
 			continue
 		}
-		if item := newProject(p); selected.Includes(item) {
-			list.Items = append(list.Items, *item)
+		item := clusterviewv1.Project{ObjectMeta: metav1.ObjectMeta{
+			// Upstream consoles find a project by this name.
+			Name:   uuid.NewSHA1(uuid.NameSpaceOID, []byte(p.cluster+"-"+p.name)).String(),
+			Labels: map[string]string{clusterviewv1.ProjectClusterLabel: p.cluster, clusterviewv1.ProjectNameLabel: p.name},
+		}}
+		if selected.Includes(&item) {
+			list.Items = append(list.Items, item)
 		}
 	}
 	return list, nil
-}
-
-func newProject(p project) *clusterviewv1.Project {
-	return &clusterviewv1.Project{ObjectMeta: metav1.ObjectMeta{
-		// Upstream consoles find a project by this name.
-		Name:   uuid.NewSHA1(uuid.NameSpaceOID, []byte(p.cluster+"-"+p.name)).String(),
-		Labels: map[string]string{clusterviewv1.ProjectClusterLabel: p.cluster, clusterviewv1.ProjectNameLabel: p.name},
-	}}
 }

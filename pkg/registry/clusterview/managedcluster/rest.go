@@ -4,7 +4,6 @@ package managedcluster
 import (
 	"strconv"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
@@ -17,19 +16,18 @@ import (
 // NewREST returns the storage. The informer is of ManagedClusters.
 func NewREST(clusters cache.SharedIndexInformer, scopes search.Scopes) (*view.REST, error) {
 	source, err := view.NewSource(clusterviewv1.Resource("managedclusters"), clusters, scopes, func(source view.Object) view.Object {
-		c, ok := source.(*clusterv1.ManagedCluster)
-		if !ok {
-			return &clusterviewv1.ManagedCluster{}
-		}
+		c := source.(*clusterv1.ManagedCluster)
 		return &clusterviewv1.ManagedCluster{ObjectMeta: c.ObjectMeta, Spec: c.Spec, Status: c.Status}
 	})
 	if err != nil {
 		return nil, err
 	}
 	return view.NewREST(view.Options{
-		Singular: "managedcluster", ShortNames: []string{"mcv", "mcvs"}, Lister: source,
-		New:     func() view.Object { return &clusterviewv1.ManagedCluster{} },
-		NewList: func() runtime.Object { return &clusterviewv1.ManagedClusterList{} },
+		Base: definition.Base{
+			Object: &clusterviewv1.ManagedCluster{}, Objects: &clusterviewv1.ManagedClusterList{},
+			Singular: "managedcluster", Short: []string{"mcv", "mcvs"},
+		},
+		Lister: source,
 		Table: definition.NewTableConvertor(definition.Columns[*clusterviewv1.ManagedCluster]{
 			{Name: "Hub Accepted", Description: "Whether the hub accepts the agent of the cluster.", Value: func(c *clusterviewv1.ManagedCluster) any {
 				return strconv.FormatBool(c.Spec.HubAcceptsClient)

@@ -2,7 +2,6 @@
 package managedclusterset
 
 import (
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
@@ -15,19 +14,18 @@ import (
 // NewREST returns the storage. The informer is of ManagedClusterSets.
 func NewREST(sets cache.SharedIndexInformer, scopes search.Scopes) (*view.REST, error) {
 	source, err := view.NewSource(clusterviewv1alpha1.Resource("managedclustersets"), sets, scopes, func(source view.Object) view.Object {
-		s, ok := source.(*clusterv1beta2.ManagedClusterSet)
-		if !ok {
-			return &clusterviewv1alpha1.ManagedClusterSet{}
-		}
+		s := source.(*clusterv1beta2.ManagedClusterSet)
 		return &clusterviewv1alpha1.ManagedClusterSet{ObjectMeta: s.ObjectMeta, Spec: s.Spec, Status: s.Status}
 	})
 	if err != nil {
 		return nil, err
 	}
 	return view.NewREST(view.Options{
-		Singular: "managedclusterset", ShortNames: []string{"mcsv", "mcsvs"}, Lister: source,
-		New:     func() view.Object { return &clusterviewv1alpha1.ManagedClusterSet{} },
-		NewList: func() runtime.Object { return &clusterviewv1alpha1.ManagedClusterSetList{} },
+		Base: definition.Base{
+			Object: &clusterviewv1alpha1.ManagedClusterSet{}, Objects: &clusterviewv1alpha1.ManagedClusterSetList{},
+			Singular: "managedclusterset", Short: []string{"mcsv", "mcsvs"},
+		},
+		Lister: source,
 		Table: definition.NewTableConvertor(definition.Columns[*clusterviewv1alpha1.ManagedClusterSet]{
 			{Name: "Empty", Description: "Whether the set has no clusters.", Condition: clusterv1beta2.ConditionClusterSetEmpty},
 		}),

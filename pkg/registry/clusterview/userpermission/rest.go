@@ -14,7 +14,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/tools/cache"
 
@@ -53,30 +52,19 @@ type Options struct {
 func NewREST(o Options) (*view.REST, error) {
 	changes := &rbac.Interests{}
 	o.Bound.Index.Follow(func(_ string, _ bool, concerned []rbac.Subject) { changes.Touch(concerned) })
-	if _, err := o.ClusterRoles.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) {
-			if isShown(obj) {
-				changes.TouchAll()
-			}
-		},
-		UpdateFunc: func(before, after any) {
-			if isShown(before) || isShown(after) {
-				changes.TouchAll()
-			}
-		},
-		DeleteFunc: func(any) { changes.TouchAll() },
-	}); err != nil {
+	touch := func(any) { changes.TouchAll() }
+	touched := cache.ResourceEventHandlerFuncs{AddFunc: touch, UpdateFunc: func(_, after any) { touch(after) }, DeleteFunc: touch}
+	if _, err := o.ClusterRoles.AddEventHandler(cache.FilteringResourceEventHandler{FilterFunc: isShown, Handler: touched}); err != nil {
 		return nil, fmt.Errorf("following ClusterRoles: %w", err)
 	}
-	if _, err := o.Clusters.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { changes.TouchAll() }, DeleteFunc: func(any) { changes.TouchAll() },
-	}); err != nil {
+	if _, err := o.Clusters.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: touch, DeleteFunc: touch}); err != nil {
 		return nil, fmt.Errorf("following ManagedClusters: %w", err)
 	}
 	return view.NewREST(view.Options{
-		Singular: "userpermission", Lister: &lister{o, changes}, Period: period,
-		New:     func() view.Object { return &clusterviewv1alpha1.UserPermission{} },
-		NewList: func() runtime.Object { return &clusterviewv1alpha1.UserPermissionList{} },
+		Base: definition.Base{
+			Object: &clusterviewv1alpha1.UserPermission{}, Objects: &clusterviewv1alpha1.UserPermissionList{}, Singular: "userpermission",
+		},
+		Lister: &lister{o, changes}, Period: period,
 		Table: definition.NewBareTableConvertor(definition.Columns[*clusterviewv1alpha1.UserPermission]{
 			{Name: "Name", Description: "Name of the ClusterRole.", Value: func(p *clusterviewv1alpha1.UserPermission) any { return p.Name }},
 			{Name: "Bindings", Description: "Clusters, with the namespaces in which the role is bound, or * for all.", Value: summary},
@@ -96,10 +84,10 @@ func summary(p *clusterviewv1alpha1.UserPermission) any {
 	return strings.Join(out, " ")
 }
 
-// isShown reports whether UserPermissions show a ClusterRole.
+// isShown reports whether UserPermissions show a ClusterRole, or may have shown one whose deletion an informer has missed.
 func isShown(obj any) bool {
 	role, ok := obj.(*rbacv1.ClusterRole)
-	return ok && role.Labels[clusterviewv1alpha1.DiscoverableLabel] == discoverable
+	return !ok || role.Labels[clusterviewv1alpha1.DiscoverableLabel] == discoverable
 }
 
 // lister implements view.Lister.

@@ -22,13 +22,11 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"open-cluster-management.io/hub-apiserver/pkg/authz"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
 // Object is an object of a view or of its Lister.
-type Object interface {
-	runtime.Object
-	metav1.Object
-}
+type Object = definition.Object
 
 // Lister finds the objects that a caller sees. Its errors are API errors.
 type Lister interface {
@@ -48,11 +46,7 @@ type Lister interface {
 
 // Options describe a view.
 type Options struct {
-	// Singular and ShortNames are names of the view.
-	Singular   string
-	ShortNames []string
-	New        func() Object
-	NewList    func() runtime.Object
+	definition.Base
 	// Table converts the objects to tables.
 	Table  rest.TableConvertor
 	Lister Lister
@@ -62,6 +56,7 @@ type Options struct {
 
 // REST serves a view.
 type REST struct {
+	definition.Base
 	rest.TableConvertor
 	options Options
 	watches atomic.Int32
@@ -70,37 +65,16 @@ type REST struct {
 }
 
 var (
-	_ rest.Getter               = &REST{}
-	_ rest.Lister               = &REST{}
-	_ rest.Watcher              = &REST{}
-	_ rest.Scoper               = &REST{}
-	_ rest.SingularNameProvider = &REST{}
-	_ rest.ShortNamesProvider   = &REST{}
+	_ rest.Getter  = &REST{}
+	_ rest.Lister  = &REST{}
+	_ rest.Watcher = &REST{}
 )
 
 // NewREST returns the storage of a view.
 func NewREST(options Options) *REST {
 	options.Period = cmp.Or(options.Period, defaultPeriod)
-	return &REST{TableConvertor: options.Table, options: options, turn: make(chan struct{}, 1)}
+	return &REST{Base: options.Base, TableConvertor: options.Table, options: options, turn: make(chan struct{}, 1)}
 }
-
-// New implements rest.Storage.
-func (r *REST) New() runtime.Object { return r.options.New() }
-
-// NewList implements rest.Lister.
-func (r *REST) NewList() runtime.Object { return r.options.NewList() }
-
-// Destroy implements rest.Storage.
-func (r *REST) Destroy() {}
-
-// NamespaceScoped implements rest.Scoper.
-func (r *REST) NamespaceScoped() bool { return false }
-
-// GetSingularName implements rest.SingularNameProvider.
-func (r *REST) GetSingularName() string { return r.options.Singular }
-
-// ShortNames implements rest.ShortNamesProvider.
-func (r *REST) ShortNames() []string { return r.options.ShortNames }
 
 // Get implements rest.Getter.
 func (r *REST) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
@@ -133,7 +107,7 @@ func (r *REST) List(ctx context.Context, options *metainternalversion.ListOption
 	for _, object := range objects {
 		items = append(items, r.options.Lister.Show(object))
 	}
-	list := r.options.NewList()
+	list := r.NewList()
 	if err := meta.SetList(list, items); err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}

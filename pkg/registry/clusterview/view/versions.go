@@ -16,6 +16,6 @@ func versionOf(objects []Object) string {
 		text = append(append(text, object.GetResourceVersion()...), 0)
 		_, _ = digest.Write(text)
 	}
-	// The version 0 would stand for any version.
-	return strconv.FormatUint(digest.Sum64()|1, 10)
+	// The version 0 would stand for any version, and some clients parse versions as signed numbers.
+	return strconv.FormatUint(digest.Sum64()>>1|1, 10)
 }

@@ -37,9 +37,6 @@ const (
 // the watch begins with the current state. With another one, it continues if nothing that the caller sees has changed
 // since then; otherwise the server returns 410, and clients list again.
 func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptions) (watch.Interface, error) {
-	if options == nil {
-		options = &metainternalversion.ListOptions{}
-	}
 	identity, err := authz.Caller(ctx)
 	if err != nil {
 		return nil, err
@@ -161,7 +158,7 @@ func (w *follower) run(ctx context.Context, objects []Object, markInitialEnd boo
 		}
 		objects, err := w.read(ctx, false)
 		if err != nil {
-			w.fail(ctx, err)
+			w.send(ctx, watch.Event{Type: watch.Error, Object: responsewriters.ErrorToAPIStatus(err)})
 			return
 		}
 		alive = w.pass(ctx, objects)
@@ -203,17 +200,12 @@ func (w *follower) pass(ctx context.Context, objects []Object) bool {
 
 // bookmark sends the version of the state that the client knows.
 func (w *follower) bookmark(ctx context.Context, initialEnd bool) bool {
-	object := w.rest.options.New()
+	object := w.rest.New().(Object)
 	object.SetResourceVersion(w.version)
 	if initialEnd {
 		object.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 	}
 	return w.send(ctx, watch.Event{Type: watch.Bookmark, Object: object})
-}
-
-// fail sends the reason why the watch ends.
-func (w *follower) fail(ctx context.Context, err error) {
-	w.send(ctx, watch.Event{Type: watch.Error, Object: responsewriters.ErrorToAPIStatus(err)})
 }
 
 func (w *follower) send(ctx context.Context, event watch.Event) bool {

@@ -10,14 +10,15 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	clusterviewv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/clusterview/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
 // oneObject is a Lister with one object, which all callers see.
@@ -55,8 +56,7 @@ func (l *oneObject) Subscribe(user.Info) (permissions, objects <-chan struct{}, 
 func newTestREST(l *oneObject) *REST {
 	return NewREST(Options{
 		Lister: l, Period: time.Second,
-		New:     func() Object { return &clusterviewv1alpha1.UserPermission{} },
-		NewList: func() runtime.Object { return &clusterviewv1alpha1.UserPermissionList{} },
+		Base: definition.Base{Object: &clusterviewv1alpha1.UserPermission{}, Objects: &clusterviewv1alpha1.UserPermissionList{}},
 	})
 }
 
@@ -68,7 +68,7 @@ func asAlice(t *testing.T) context.Context {
 func TestPassesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &oneObject{}
-		w, err := newTestREST(l).Watch(asAlice(t), nil)
+		w, err := newTestREST(l).Watch(asAlice(t), &metainternalversion.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,23 +112,23 @@ func TestWatchesAreBounded(t *testing.T) {
 		}
 	}()
 	for range maxWatches {
-		w, err := r.Watch(asAlice(t), nil)
+		w, err := r.Watch(asAlice(t), &metainternalversion.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		open = append(open, w)
 	}
-	if _, err := r.Watch(asAlice(t), nil); !apierrors.IsTooManyRequests(err) {
+	if _, err := r.Watch(asAlice(t), &metainternalversion.ListOptions{}); !apierrors.IsTooManyRequests(err) {
 		t.Errorf("watch after %d others: error = %v, want 429", maxWatches, err)
 	}
 	open[0].Stop()
 	open[0].Stop()
-	w, err := r.Watch(asAlice(t), nil)
+	w, err := r.Watch(asAlice(t), &metainternalversion.ListOptions{})
 	if err != nil {
 		t.Fatalf("watch after the end of another: error = %v, want none", err)
 	}
 	open = slices.Concat(open[1:], []watch.Interface{w})
-	if _, err := r.Watch(asAlice(t), nil); !apierrors.IsTooManyRequests(err) {
+	if _, err := r.Watch(asAlice(t), &metainternalversion.ListOptions{}); !apierrors.IsTooManyRequests(err) {
 		t.Errorf("watch after %d others: error = %v, want 429", maxWatches, err)
 	}
 }

@@ -40,9 +40,8 @@ type Stores struct {
 }
 
 type row struct {
-	versions    []schema.GroupVersion
-	serverOwned bool
-	store       definition.Handle[*definition.REST]
+	*definition.Resource
+	store definition.Handle[*definition.REST]
 }
 
 // NewStores returns Stores without rows. The server refuses to import versions that are forwarded to it, and to import
@@ -54,7 +53,7 @@ func NewStores(forwarded Forwarded, idle Idle) *Stores {
 
 // Add makes objects of a row importable, once the row is served.
 func (s *Stores) Add(resource *definition.Resource) {
-	added := &row{versions: resource.Versions, serverOwned: resource.ServerOwned}
+	added := &row{Resource: resource}
 	s.rows[resource.Versions[0].WithKind(resource.Kind).GroupKind()] = added
 	stores := map[string]func(*definition.REST){}
 	for name, receive := range resource.Stores {
@@ -71,10 +70,12 @@ func (s *Stores) Add(resource *definition.Resource) {
 }
 
 // REST serves imports.
-type REST = definition.Question[migrationv1alpha1.Import, *migrationv1alpha1.Import]
+type REST = definition.Question[*migrationv1alpha1.Import]
 
 // NewREST returns the storage of imports.
-func NewREST(stores *Stores) *REST { return &REST{Singular: "import", Write: stores.write} }
+func NewREST(stores *Stores) *REST {
+	return &REST{Base: definition.Base{Object: &migrationv1alpha1.Import{}, Singular: "import"}, Write: stores.write}
+}
 
 // write imports the object, or discards the objects of the kind.
 func (s *Stores) write(ctx context.Context, request *migrationv1alpha1.Import, options *metav1.CreateOptions) (runtime.Object, error) {
@@ -132,7 +133,7 @@ func (s *Stores) importObject(ctx context.Context, request *migrationv1alpha1.Im
 	if err != nil {
 		return nil, err
 	}
-	if row.serverOwned && !request.Spec.Adopt {
+	if row.ServerOwned && !request.Spec.Adopt {
 		return nil, invalid(request, field.Forbidden(path, "only the server creates objects of this kind"))
 	}
 	stored, err := store.Import(ctx, decoded, definition.ImportOptions{DryRun: dryRun, Adopt: request.Spec.Adopt})
@@ -196,7 +197,7 @@ func (s *Stores) open(ctx context.Context, request *migrationv1alpha1.Import, ki
 	if adopts && dryRun {
 		return row, store, ctx, nil
 	}
-	for _, version := range row.versions {
+	for _, version := range row.Versions {
 		if adopts {
 			break
 		}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/rest"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1beta1"
@@ -58,7 +59,7 @@ func TestRefusals(t *testing.T) {
 			if test.dryRun {
 				options.DryRun = []string{metav1.DryRunAll}
 			}
-			_, err := imports.NewREST(stores).Create(t.Context(), request, nil, options)
+			_, err := imports.NewREST(stores).Create(t.Context(), request, rest.ValidateAllObjectFunc, options)
 			var got int32
 			if err != nil {
 				got = apierrors.NewInternalError(err).ErrStatus.Code

@@ -14,43 +14,30 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	proxyv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1beta1"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	"open-cluster-management.io/hub-apiserver/pkg/search/ingest"
 )
 
 // syncPath is the only path below the subresource.
 const syncPath = "sync"
 
-// REST is the parent of the subresource. It has no verbs.
-type REST struct{}
-
-var (
-	_ rest.Storage              = REST{}
-	_ rest.Scoper               = REST{}
-	_ rest.SingularNameProvider = REST{}
-)
-
-// New implements rest.Storage.
-func (REST) New() runtime.Object { return &proxyv1beta1.ClusterStatus{} }
-
-// Destroy implements rest.Storage.
-func (REST) Destroy() {}
-
-// NamespaceScoped implements rest.Scoper.
-func (REST) NamespaceScoped() bool { return true }
-
-// GetSingularName implements rest.SingularNameProvider.
-func (REST) GetSingularName() string { return "clusterstatus" }
+// NewREST returns the storage of the parent of the subresource. It has no verbs.
+func NewREST() rest.Storage {
+	return definition.Base{Object: &proxyv1beta1.ClusterStatus{}, Namespaced: true, Singular: "clusterstatus"}
+}
 
 // Aggregator serves clusterstatuses/aggregator.
 type Aggregator struct {
-	REST
+	definition.Base
 	reports *ingest.Handler
 }
 
 var _ rest.Connecter = &Aggregator{}
 
 // NewAggregator returns an Aggregator that passes reports to a handler.
-func NewAggregator(reports *ingest.Handler) *Aggregator { return &Aggregator{reports: reports} }
+func NewAggregator(reports *ingest.Handler) *Aggregator {
+	return &Aggregator{definition.Base{Object: &proxyv1beta1.ClusterStatus{}}, reports}
+}
 
 // ConnectMethods implements rest.Connecter.
 func (a *Aggregator) ConnectMethods() []string { return []string{http.MethodPost} }

@@ -23,18 +23,13 @@ const asRead = "an approval applies to one generation; send the ClusterPermissio
 // approves exactly the generation that the caller has read. It does not support PATCH, which would
 // approve a spec that the approver has not seen.
 type approvalREST struct {
+	definition.Base
 	store    *definition.REST
 	grants   *grants
 	delivery delivery
 }
 
 var _ rest.Updater = &approvalREST{}
-
-// New implements rest.Storage.
-func (r *approvalREST) New() runtime.Object { return r.store.New() }
-
-// Destroy implements rest.Storage. The main storage destroys the shared store.
-func (r *approvalREST) Destroy() {}
 
 // Update implements rest.Updater.
 func (r *approvalREST) Update(ctx context.Context, name string, requested rest.UpdatedObjectInfo, _ rest.ValidateObjectFunc, admit rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {

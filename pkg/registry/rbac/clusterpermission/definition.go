@@ -45,6 +45,7 @@ func Definition(o Options) definition.Resource {
 			return d.Delivered(ctx, namespace)
 		},
 	}}
+	base := definition.Base{Object: &rbac.ClusterPermission{}}
 	return definition.Resource{
 		Name: "clusterpermissions", Singular: "clusterpermission", Kind: "ClusterPermission",
 		ShortNames: []string{"cp"}, Categories: []string{"ocm"},
@@ -77,8 +78,8 @@ func Definition(o Options) definition.Resource {
 		},
 		Wrap: func(store *definition.REST) rest.Storage { return &REST{REST: store, delivery: d, grants: g} },
 		Subresources: map[string]func(*definition.REST) rest.Storage{
-			"approval": func(store *definition.REST) rest.Storage { return &approvalREST{store: store, grants: g, delivery: d} },
-			"rendered": func(store *definition.REST) rest.Storage { return &renderedREST{store: store, grants: g, delivery: d} },
+			"approval": func(store *definition.REST) rest.Storage { return &approvalREST{base, store, g, d} },
+			"rendered": func(store *definition.REST) rest.Storage { return &renderedREST{base, store, g, d} },
 		},
 	}
 }

@@ -47,6 +47,7 @@ var strictCodecs = serializer.NewCodecFactory(scheme.Scheme, serializer.EnableSt
 // and POST the ManifestWork of the ClusterPermission in the body. Neither writes anything. It is a
 // rest.Connecter because the groups of the request and the response differ.
 type renderedREST struct {
+	definition.Base
 	store    *definition.REST
 	grants   *grants
 	delivery delivery
@@ -56,12 +57,6 @@ var (
 	_ rest.Connecter       = &renderedREST{}
 	_ rest.StorageMetadata = &renderedREST{}
 )
-
-// New implements rest.Storage.
-func (r *renderedREST) New() runtime.Object { return r.store.New() }
-
-// Destroy implements rest.Storage. The main storage destroys the shared store.
-func (r *renderedREST) Destroy() {}
 
 // ConnectMethods implements rest.Connecter.
 func (r *renderedREST) ConnectMethods() []string { return []string{http.MethodGet, http.MethodPost} }
@@ -103,10 +98,7 @@ func (r *renderedREST) subject(ctx context.Context, name string, w http.Response
 	if err != nil && (req.Method == http.MethodGet || !apierrors.IsNotFound(err)) {
 		return nil, err
 	}
-	permission, _ := obj.(*rbac.ClusterPermission)
-	if err != nil {
-		permission = nil
-	}
+	permission, _ := obj.(*rbac.ClusterPermission) // nil if it does not exist
 	if req.Method != http.MethodGet {
 		proposal, err := decodeProposal(w, req)
 		if err != nil {

@@ -85,7 +85,9 @@ func Definition(o Options) definition.Resource {
 		},
 		Wrap: func(store *definition.REST) rest.Storage { return &REST{REST: store, Options: o} },
 		Subresources: map[string]func(*definition.REST) rest.Storage{
-			"rendered": func(store *definition.REST) rest.Storage { return &renderedREST{store: store, Options: o} },
+			"rendered": func(store *definition.REST) rest.Storage {
+				return &renderedREST{definition.Base{Object: &rbac.MulticlusterRoleAssignment{}}, store, o}
+			},
 		},
 	}
 }

@@ -14,17 +14,12 @@ import (
 // renderedREST serves multiclusterroleassignments/rendered: the stored object with the changes that the controller
 // would make now. To preview a change, write the object with dryRun.
 type renderedREST struct {
+	definition.Base
 	store *definition.REST
 	Options
 }
 
 var _ rest.Getter = &renderedREST{}
-
-// New implements rest.Storage.
-func (r *renderedREST) New() runtime.Object { return r.store.New() }
-
-// Destroy implements rest.Storage. The main storage destroys the shared store.
-func (r *renderedREST) Destroy() {}
 
 // Get implements rest.Getter.
 func (r *renderedREST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {

@@ -23,14 +23,14 @@ const (
 type Options struct {
 	// Records receive the stores.
 	Records *Records
-	// Registrar handles requests for the subresources.
-	Registrar Registrar
+	// Registrar handles requests for the subresources. Options without it describe the row only.
+	Registrar *registration.Registrar
 }
 
 // Definition returns the row of ManagedClusterRegistrations.
 func Definition(o Options) definition.Resource {
 	if o.Records == nil {
-		o.Records = NewRecords(nil)
+		o.Records = &Records{}
 	}
 	return definition.Resource{
 		Name: resource, Singular: "managedclusterregistration", Kind: "ManagedClusterRegistration",
@@ -62,8 +62,12 @@ func Definition(o Options) definition.Resource {
 			identities: o.Records.identities.Set,
 		},
 		Subresources: map[string]func(*definition.REST) rest.Storage{
-			"accept": func(*definition.REST) rest.Storage { return &acceptREST{o.Registrar} },
-			"irsa":   func(*definition.REST) rest.Storage { return &irsaREST{o.Registrar} },
+			"accept": func(*definition.REST) rest.Storage {
+				return &acceptREST{definition.Base{Object: &registerv1alpha1.ManagedClusterAcceptance{}}, o.Registrar}
+			},
+			"irsa": func(*definition.REST) rest.Storage {
+				return &irsaREST{definition.Base{Object: &registerv1alpha1.ManagedClusterIRSA{}}, o.Registrar}
+			},
 		},
 	}
 }

@@ -48,14 +48,9 @@ type Records struct {
 
 var _ registration.Records = &Records{}
 
-// NewRecords returns Records that read ManagedClusters from clusters. They return errors until their
-// row is served.
-func NewRecords(clusters registration.Clusters) *Records {
-	return NewRecordsWithClock(clusters, clock.RealClock{})
-}
-
-// NewRecordsWithClock returns Records that measure the age of reservations with a clock.
-func NewRecordsWithClock(clusters registration.Clusters, clock clock.PassiveClock) *Records {
+// NewRecords returns Records that read ManagedClusters from clusters, and measure the age of reservations with a clock. They return
+// errors until their row is served.
+func NewRecords(clusters registration.Clusters, clock clock.PassiveClock) *Records {
 	return &Records{clusters: clusters, clock: clock}
 }
 

@@ -130,8 +130,8 @@ func (needsClaim) Revoke(context.Context, *registerv1alpha1.ManagedClusterRegist
 func startHub(t *testing.T, drivers ...registration.Driver) *hub {
 	t.Helper()
 	h := &hub{grants: map[string][]string{}, clock: testingclock.NewFakePassiveClock(metav1.Now().Time)}
-	decisions := managedcluster.NewDecisions()
-	records := registrations.NewRecordsWithClock(decisions, h.clock)
+	decisions := &managedcluster.Decisions{}
+	records := registrations.NewRecords(decisions, h.clock)
 	options := &registration.Registrar{
 		Drivers: drivers, Records: records, Clusters: decisions, Decisions: decisions, Revoker: h, Approver: h,
 		Gate: denial.New(h.clock), Clock: clock.RealClock{}, HubProblems: registration.NewHubCheck(nil).Problems,

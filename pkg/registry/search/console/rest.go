@@ -11,33 +11,21 @@ import (
 
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/console"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
 // REST serves the files of the console.
 type REST struct {
+	definition.Base
 	files console.Files
 }
 
-var (
-	_ rest.Connecter            = REST{}
-	_ rest.Scoper               = REST{}
-	_ rest.SingularNameProvider = REST{}
-)
+var _ rest.Connecter = REST{}
 
 // NewREST returns the storage of the console.
-func NewREST(files console.Files) REST { return REST{files: files} }
-
-// New implements rest.Storage.
-func (REST) New() runtime.Object { return &searchv1alpha1.Console{} }
-
-// Destroy implements rest.Storage.
-func (REST) Destroy() {}
-
-// NamespaceScoped implements rest.Scoper.
-func (REST) NamespaceScoped() bool { return false }
-
-// GetSingularName implements rest.SingularNameProvider.
-func (REST) GetSingularName() string { return console.Resource }
+func NewREST(files console.Files) REST {
+	return REST{definition.Base{Object: &searchv1alpha1.Console{}, Singular: console.Resource}, files}
+}
 
 // ConnectMethods implements rest.Connecter. RBAC knows both as the verb get.
 func (REST) ConnectMethods() []string { return []string{http.MethodGet, http.MethodHead} }

@@ -47,52 +47,36 @@ type Options struct {
 
 // REST serves fleetresources.
 type REST struct {
+	definition.Base
 	rest.TableConvertor
-	engine search.Engine
-	scopes search.Scopes
-	memory *watch.Memory
+	Options
 }
 
 var (
-	_ rest.Getter               = &REST{}
-	_ rest.Lister               = &REST{}
-	_ rest.Watcher              = &REST{}
-	_ rest.Scoper               = &REST{}
-	_ rest.SingularNameProvider = &REST{}
-	_ rest.ShortNamesProvider   = &REST{}
+	_ rest.Getter  = &REST{}
+	_ rest.Lister  = &REST{}
+	_ rest.Watcher = &REST{}
 )
 
 // NewREST returns the storage of fleetresources.
 func NewREST(options Options) *REST {
-	return &REST{TableConvertor: definition.NewBareTableConvertor(columns), engine: options.Engine, scopes: options.Scopes, memory: options.WatchMemory}
+	return &REST{
+		Base: definition.Base{
+			Object: &searchv1alpha1.FleetResource{}, Objects: &searchv1alpha1.FleetResourceList{},
+			Namespaced: true, Singular: "fleetresource", Short: []string{"fr"},
+		},
+		TableConvertor: definition.NewBareTableConvertor(columns), Options: options,
+	}
 }
-
-// New implements rest.Storage.
-func (r *REST) New() runtime.Object { return &searchv1alpha1.FleetResource{} }
-
-// NewList implements rest.Lister.
-func (r *REST) NewList() runtime.Object { return &searchv1alpha1.FleetResourceList{} }
-
-// Destroy implements rest.Storage.
-func (r *REST) Destroy() {}
-
-// NamespaceScoped implements rest.Scoper.
-func (r *REST) NamespaceScoped() bool { return true }
-
-// GetSingularName implements rest.SingularNameProvider.
-func (r *REST) GetSingularName() string { return "fleetresource" }
-
-// ShortNames implements rest.ShortNamesProvider.
-func (r *REST) ShortNames() []string { return []string{"fr"} }
 
 // Get implements rest.Getter.
 func (r *REST) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
-	scope, err := serving.Scope(ctx, r.scopes)
+	scope, err := serving.Scope(ctx, r.Scopes)
 	if err != nil {
 		return nil, err
 	}
 	namespace := request.NamespaceValue(ctx)
-	item, err := search.Get(ctx, r.engine, scope, uidOf(namespace, name))
+	item, err := search.Get(ctx, r.Engine, scope, uidOf(namespace, name))
 	if err != nil {
 		return nil, serving.Error(ctx, err)
 	}
@@ -107,18 +91,15 @@ func (r *REST) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runt
 // List implements rest.Lister. It returns the current state, even if an older resource version is requested.
 // Each later chunk contains the state at the time of its request.
 func (r *REST) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
-	if options == nil {
-		options = &metainternalversion.ListOptions{}
-	}
 	selected, err := newSelection(request.NamespaceValue(ctx), options)
 	if err != nil {
 		return nil, err
 	}
-	scope, err := serving.Scope(ctx, r.scopes)
+	scope, err := serving.Scope(ctx, r.Scopes)
 	if err != nil {
 		return nil, err
 	}
-	version, err := r.engine.Version(ctx)
+	version, err := r.Engine.Version(ctx)
 	if err != nil {
 		return nil, serving.Error(ctx, err)
 	}
@@ -163,12 +144,12 @@ func (r *REST) List(ctx context.Context, options *metainternalversion.ListOption
 // the limit. After ten requests, kubectl sends only five requests per second, so a table of 16,000 rows would take
 // five seconds in chunks.
 func (r *REST) find(ctx context.Context, scope visibility.Scope, wanted search.Request, whole bool) (*search.Result, error) {
-	found, err := r.engine.Search(ctx, scope, &wanted)
+	found, err := r.Engine.Search(ctx, scope, &wanted)
 	if err != nil || !whole || wanted.Continue != "" || found.Continue == "" || found.Count > maxList {
 		return found, err
 	}
 	wanted.Limit, wanted.Continue = found.Count-len(found.Items), found.Continue
-	rest, err := r.engine.Search(ctx, scope, &wanted)
+	rest, err := r.Engine.Search(ctx, scope, &wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +164,7 @@ func (r *REST) listNamed(ctx context.Context, scope visibility.Scope, selected *
 	// The UID of a resource that represents a cluster does not depend on the namespace.
 	uids := []string{uidOf(selected.namespace, selected.name)}
 	if selected.namespace == "" && !strings.HasPrefix(selected.name, search.ClusterUIDPrefix) {
-		states, err := r.engine.Clusters(ctx)
+		states, err := r.Engine.Clusters(ctx)
 		if err != nil {
 			return nil, serving.Error(ctx, err)
 		}
@@ -192,7 +173,7 @@ func (r *REST) listNamed(ctx context.Context, scope visibility.Scope, selected *
 			uids = append(uids, uidOf(states[i].Name, selected.name))
 		}
 	}
-	items, err := r.engine.GetMany(ctx, scope, uids)
+	items, err := r.Engine.GetMany(ctx, scope, uids)
 	if err != nil {
 		return nil, serving.Error(ctx, err)
 	}

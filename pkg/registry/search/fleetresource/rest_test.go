@@ -142,8 +142,8 @@ func (b *batched) GetMany(ctx context.Context, scope visibility.Scope, uids []st
 // TestListByNameReadsOnce checks that a list by name in all namespaces is one read of the engine.
 func TestListByNameReadsOnce(t *testing.T) {
 	fleet := newFleet(t)
-	engine := &batched{Engine: fleet.engine}
-	fleet.engine = engine
+	engine := &batched{Engine: fleet.Engine}
+	fleet.Engine = engine
 	for name, want := range map[string]string{"pod": "[[east/pod west/pod]]", "nope": "[[east/nope west/nope]]", "cluster__east": "[[cluster__east]]"} {
 		engine.reads = nil
 		if _, err := fleet.List(in(t, ""), &metainternalversion.ListOptions{FieldSelector: fields.OneTermEqualSelector(fieldName, name)}); err != nil {
@@ -163,7 +163,7 @@ func TestTableOfDefaultLimitIsWhole(t *testing.T) {
 	for i := range resources {
 		report.Put = append(report.Put, search.Resource{UID: fmt.Sprintf("north/%d", i)})
 	}
-	if _, err := fleet.engine.Apply(t.Context(), report); err != nil {
+	if _, err := fleet.Engine.Apply(t.Context(), report); err != nil {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct {

@@ -33,14 +33,14 @@ func reportLarge(t *testing.T, fleet *REST, resources int) {
 		}
 		report.Put = append(report.Put, search.Resource{UID: fmt.Sprint("north/", i), Properties: properties})
 	}
-	if _, err := fleet.engine.Apply(t.Context(), report); err != nil {
+	if _, err := fleet.Engine.Apply(t.Context(), report); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func version(t *testing.T, fleet *REST) string {
 	t.Helper()
-	version, err := fleet.engine.Version(t.Context())
+	version, err := fleet.Engine.Version(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestUnreadWatchesAreCounted(t *testing.T) {
 	for name, initial := range map[string]bool{"initial events": true, "changes": false} {
 		t.Run(name, func(t *testing.T) {
 			fleet := newFleet(t)
-			fleet.memory = searchwatch.NewMemory(1<<30, "search-watch-memory-bytes")
+			fleet.WatchMemory = searchwatch.NewMemory(1<<30, "search-watch-memory-bytes")
 			options := &metainternalversion.ListOptions{SendInitialEvents: &initial}
 			if initial {
 				reportLarge(t, fleet, 1100)
@@ -129,7 +129,7 @@ func TestUnreadWatchesAreCounted(t *testing.T) {
 func TestUnreadWatchesEnd(t *testing.T) {
 	fleet := newFleet(t)
 	reportLarge(t, fleet, 100)
-	fleet.memory = searchwatch.NewMemory(1280<<10, "search-watch-memory-bytes")
+	fleet.WatchMemory = searchwatch.NewMemory(1280<<10, "search-watch-memory-bytes")
 	begin := func() *eventStream {
 		stream, err := fleet.Watch(in(t, ""), &metainternalversion.ListOptions{})
 		if err != nil {

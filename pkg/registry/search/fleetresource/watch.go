@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strconv"
 	"sync"
 	"time"
@@ -37,9 +36,6 @@ const endTimeout = time.Second
 // another resource version, it starts with the changes since then. If the caller loses permission for an object,
 // it receives a DELETED event.
 func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptions) (watch.Interface, error) {
-	if options == nil {
-		options = &metainternalversion.ListOptions{}
-	}
 	selected, err := newSelection(request.NamespaceValue(ctx), options)
 	if err != nil {
 		return nil, err
@@ -48,11 +44,11 @@ func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptio
 	if !ok {
 		return nil, apierrors.NewUnauthorized("the request has no user")
 	}
-	scope, err := serving.Scope(ctx, r.scopes)
+	scope, err := serving.Scope(ctx, r.Scopes)
 	if err != nil {
 		return nil, err
 	}
-	config := searchwatch.Config{Engine: r.engine, Scopes: r.scopes, User: caller, Query: selected.query, Memory: r.memory}
+	config := searchwatch.Config{Engine: r.Engine, Scopes: r.Scopes, User: caller, Query: selected.query, Memory: r.WatchMemory}
 	if selected.name != "" {
 		config.Filter = func(item *search.Item) bool { return nameOf(item.UID) == selected.name }
 	} else if err := r.checkMemory(ctx, scope, caller, &selected.query); err != nil {
@@ -68,7 +64,7 @@ func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptio
 	wanted := options.SendInitialEvents != nil && *options.SendInitialEvents
 	if wanted && config.From > 0 {
 		// The initial objects are not older than the requested version.
-		version, err := r.engine.Version(ctx)
+		version, err := r.Engine.Version(ctx)
 		if err != nil {
 			return nil, serving.Error(ctx, err)
 		}
@@ -89,11 +85,11 @@ func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptio
 
 // checkMemory returns an error if the watch would exceed the memory of watches.
 func (r *REST) checkMemory(ctx context.Context, scope visibility.Scope, caller user.Info, q *query.Query) error {
-	found, err := r.engine.Search(ctx, scope, &search.Request{Query: *q, Now: time.Now()})
+	found, err := r.Engine.Search(ctx, scope, &search.Request{Query: *q, Now: time.Now()})
 	if err != nil {
 		return serving.Error(ctx, err)
 	}
-	return r.memory.Fits(caller, found.Count)
+	return r.WatchMemory.Fits(caller, found.Count)
 }
 
 // eventStream implements watch.Interface.
@@ -166,7 +162,10 @@ func (w *eventStream) run(ctx context.Context, config searchwatch.Config) {
 	}
 	// The client may not read.
 	w.drain()
-	w.events <- watch.Event{Type: watch.Error, Object: status(err)}
+	known := apierrors.APIStatus(apierrors.NewInternalError(err))
+	errors.As(err, &known) // it may be wrapped
+	status := known.Status()
+	w.events <- watch.Event{Type: watch.Error, Object: &status}
 	callers.EndResponse(ctx, time.Now().Add(endTimeout))
 }
 
@@ -198,12 +197,4 @@ func (w *eventStream) event(event *searchwatch.Event) *watch.Event {
 		object.ResourceVersion = strconv.FormatUint(event.Version, 10)
 	}
 	return &watch.Event{Type: kind, Object: &eventObject{FleetResource: object, done: event.Done}}
-}
-
-func status(err error) *metav1.Status {
-	if known := apierrors.APIStatus(nil); errors.As(err, &known) {
-		out := known.Status()
-		return &out
-	}
-	return &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: err.Error()}
 }

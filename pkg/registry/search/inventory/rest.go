@@ -30,6 +30,7 @@ import (
 
 // REST serves inventories. Callers receive the inventories of the clusters that they may view.
 type REST struct {
+	definition.Base
 	rest.TableConvertor
 	reports *ingest.Handler
 	scopes  search.Scopes
@@ -53,31 +54,15 @@ var columns = definition.Columns[*searchv1alpha1.Inventory]{
 }
 
 var (
-	_ rest.Getter               = &REST{}
-	_ rest.Lister               = &REST{}
-	_ rest.Scoper               = &REST{}
-	_ rest.SingularNameProvider = &REST{}
+	_ rest.Getter = &REST{}
+	_ rest.Lister = &REST{}
 )
 
 // NewREST returns the storage of inventories.
 func NewREST(reports *ingest.Handler, scopes search.Scopes) *REST {
-	return &REST{TableConvertor: definition.NewBareTableConvertor(columns), reports: reports, scopes: scopes}
+	base := definition.Base{Object: &searchv1alpha1.Inventory{}, Objects: &searchv1alpha1.InventoryList{}, Namespaced: true, Singular: "inventory"}
+	return &REST{Base: base, TableConvertor: definition.NewBareTableConvertor(columns), reports: reports, scopes: scopes}
 }
-
-// New implements rest.Storage.
-func (r *REST) New() runtime.Object { return &searchv1alpha1.Inventory{} }
-
-// NewList implements rest.Lister.
-func (r *REST) NewList() runtime.Object { return &searchv1alpha1.InventoryList{} }
-
-// Destroy implements rest.Storage.
-func (r *REST) Destroy() {}
-
-// NamespaceScoped implements rest.Scoper.
-func (r *REST) NamespaceScoped() bool { return true }
-
-// GetSingularName implements rest.SingularNameProvider.
-func (r *REST) GetSingularName() string { return "inventory" }
 
 // Get implements rest.Getter.
 func (r *REST) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
@@ -160,19 +145,16 @@ func newObject(state *ingest.State) *searchv1alpha1.Inventory {
 
 // Sync serves inventories/sync, to which clusters report.
 type Sync struct {
+	definition.Base
 	reports *ingest.Handler
 }
 
 var _ rest.Connecter = &Sync{}
 
 // NewSync returns the storage of inventories/sync.
-func NewSync(reports *ingest.Handler) *Sync { return &Sync{reports: reports} }
-
-// New implements rest.Storage.
-func (s *Sync) New() runtime.Object { return &searchv1alpha1.Inventory{} }
-
-// Destroy implements rest.Storage.
-func (s *Sync) Destroy() {}
+func NewSync(reports *ingest.Handler) *Sync {
+	return &Sync{Base: definition.Base{Object: &searchv1alpha1.Inventory{}}, reports: reports}
+}
 
 // ConnectMethods implements rest.Connecter.
 func (s *Sync) ConnectMethods() []string { return []string{http.MethodPost} }

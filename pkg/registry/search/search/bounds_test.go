@@ -62,7 +62,7 @@ func ask(t *testing.T, options embedded.Options) func(spec *searchv1alpha1.Searc
 	}).(rest.Creater)
 	ctx := request.WithUser(t.Context(), &user.DefaultInfo{Name: "alice"})
 	return func(spec *searchv1alpha1.SearchSpec) (runtime.Object, error) {
-		return storage.Create(ctx, &searchv1alpha1.Search{Spec: *spec}, nil, nil)
+		return storage.Create(ctx, &searchv1alpha1.Search{Spec: *spec}, rest.ValidateAllObjectFunc, nil)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestBoundsOfACompletion(t *testing.T) {
 		{"name", strings.Repeat("a", 1025), "spec.prefix: Invalid value: \"" + strings.Repeat("a", 128) + "...\": must have at most 1024 bytes"},
 		{"a b", "", "spec.property: Invalid value: \"a b\""},
 	} {
-		_, err := completions.Create(ctx, &searchv1alpha1.SearchCompletion{Spec: searchv1alpha1.SearchCompletionSpec{Property: test.property, Prefix: test.prefix}}, nil, nil)
+		_, err := completions.Create(ctx, &searchv1alpha1.SearchCompletion{Spec: searchv1alpha1.SearchCompletionSpec{Property: test.property, Prefix: test.prefix}}, rest.ValidateAllObjectFunc, nil)
 		switch {
 		case test.want == "" && err != nil:
 			t.Error(err)

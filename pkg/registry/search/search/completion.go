@@ -17,8 +17,8 @@ import (
 
 // NewCompletions returns the storage of searchcompletions.
 func NewCompletions(options Options) rest.Storage {
-	return &definition.Question[searchv1alpha1.SearchCompletion, *searchv1alpha1.SearchCompletion]{
-		Singular: "searchcompletion",
+	return &definition.Question[*searchv1alpha1.SearchCompletion]{
+		Base: definition.Base{Object: &searchv1alpha1.SearchCompletion{}, Singular: "searchcompletion"},
 		Answer: func(ctx context.Context, question *searchv1alpha1.SearchCompletion) (runtime.Object, error) {
 			ctx = bounded(ctx)
 			path := field.NewPath("spec")
@@ -60,8 +60,8 @@ func NewCompletions(options Options) rest.Storage {
 
 // NewSchemas returns the storage of searchschemas.
 func NewSchemas(options Options) rest.Storage {
-	return &definition.Question[searchv1alpha1.SearchSchema, *searchv1alpha1.SearchSchema]{
-		Singular: "searchschema",
+	return &definition.Question[*searchv1alpha1.SearchSchema]{
+		Base: definition.Base{Object: &searchv1alpha1.SearchSchema{}, Singular: "searchschema"},
 		Answer: func(ctx context.Context, question *searchv1alpha1.SearchSchema) (runtime.Object, error) {
 			ctx = bounded(ctx)
 			q, errs := serving.Query(&question.Spec, field.NewPath("spec"))

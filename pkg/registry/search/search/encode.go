@@ -29,12 +29,8 @@ var _ runtime.CacheableObject = &answer{}
 
 // plainJSON identifies the encoder of compact JSON in the served version.
 func plainJSON(codecs serializer.CodecFactory) runtime.Identifier {
-	for _, info := range codecs.SupportedMediaTypes() {
-		if info.MediaType == runtime.ContentTypeJSON {
-			return codecs.EncoderForVersion(info.Serializer, searchv1alpha1.SchemeGroupVersion).Identifier()
-		}
-	}
-	return ""
+	info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), runtime.ContentTypeJSON)
+	return codecs.EncoderForVersion(info.Serializer, searchv1alpha1.SchemeGroupVersion).Identifier()
 }
 
 // GetObjectKind implements runtime.Object.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -48,8 +49,8 @@ func invalid(kind, name string, errs field.ErrorList) error {
 // NewSearches returns the storage of searches.
 func NewSearches(options Options) rest.Storage {
 	plain := plainJSON(scheme.Codecs)
-	return &definition.Question[searchv1alpha1.Search, *searchv1alpha1.Search]{
-		Singular: "search",
+	return &definition.Question[*searchv1alpha1.Search]{
+		Base: definition.Base{Object: &searchv1alpha1.Search{}, Singular: "search"},
 		Answer: func(ctx context.Context, question *searchv1alpha1.Search) (runtime.Object, error) {
 			ctx = bounded(ctx)
 			requests, errs := newRequests(&question.Spec)
@@ -130,7 +131,7 @@ func newRequests(spec *searchv1alpha1.SearchSpec) ([]*engine.Request, field.Erro
 	if len(spec.Searches) > maxSearches {
 		return nil, field.ErrorList{field.TooMany(searches, len(spec.Searches), maxSearches)}
 	}
-	if single := spec.SearchRequest; !isZero(&single) {
+	if !equality.Semantic.DeepEqual(spec.SearchRequest, searchv1alpha1.SearchRequest{}) {
 		return nil, field.ErrorList{field.Forbidden(searches, "cannot be combined with other fields of the spec")}
 	}
 	var out []*engine.Request
@@ -140,11 +141,6 @@ func newRequests(spec *searchv1alpha1.SearchSpec) ([]*engine.Request, field.Erro
 		out, all = append(out, request), append(all, errs...)
 	}
 	return out, all
-}
-
-func isZero(r *searchv1alpha1.SearchRequest) bool {
-	return r.Query == "" && len(r.Keywords) == 0 && len(r.Filters) == 0 && r.Output == "" && r.CountBy == "" && len(r.RelatedKinds) == 0 &&
-		len(r.OrderBy) == 0 && r.Limit == nil && r.RelatedLimit == nil && r.Offset == 0 && r.Continue == ""
 }
 
 // unknownProperties returns a warning for each of the named properties that no resource in the scope has.

@@ -106,6 +106,14 @@ func executorGuard(executors Executors) definition.Guard[*work.ManifestWork] {
 	}
 }
 
+// check checks the executor of a ManifestWork, and former executors, in a span.
+func check(ctx context.Context, executors Executors, w *work.ManifestWork, former ...*workv1.ManifestWorkExecutor) error {
+	ctx, span := tracing.Start(ctx, "Check executor", tracing.Text("manifestwork.namespace", w.Namespace), tracing.Text("manifestwork.name", w.Name))
+	err := executors.Check(ctx, w.Namespace, w.Name, w.Spec.Executor, former...)
+	tracing.End(span, tracing.Reason(err))
+	return err
+}
+
 // addsOwner reports whether an update adds an owner reference, or makes one refer to another object.
 func addsOwner(w, old *work.ManifestWork) bool {
 	return slices.ContainsFunc(w.OwnerReferences, func(owner metav1.OwnerReference) bool {
