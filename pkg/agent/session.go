@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -91,7 +92,10 @@ func (c *completedConfig) newSession(hub *rest.Config, hash string, latest func(
 	return s, nil
 }
 
-func (s *session) ready() error {
+// ready returns an error with the reason why the session is not ready, or nil. The check for stuck workers also logs them.
+func (s *session) ready() error { return errors.Join(s.synced(), reconcile.Stuck()) }
+
+func (s *session) synced() error {
 	if s.works != nil && !s.prepared.Load() {
 		return fmt.Errorf("waiting for the CRD of AppliedManifestWorks on the managed cluster")
 	}
@@ -108,7 +112,7 @@ func (s *session) ready() error {
 	if s.inventory != nil && !s.inventory.Synced() && !s.inventory.Unserved() {
 		return fmt.Errorf("waiting to report the resources of the managed cluster to the hub")
 	}
-	return reconcile.Stuck()
+	return nil
 }
 
 // run runs all controllers until ctx ends or one fails, and returns when all have ended. It returns

@@ -2,11 +2,13 @@ package inventory
 
 import (
 	"context"
+	"errors"
 	"math"
 	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
@@ -69,6 +71,8 @@ type reporter struct {
 	// last is the time of the last report. repaired is the time of the last full report
 	// because of a difference.
 	last, repaired time.Time
+	// refused is the time since which the hub has not applied a report that it received, or zero.
+	refused time.Time
 	// complaint is the last logged error.
 	complaint string
 
@@ -169,13 +173,18 @@ func (r *reporter) report(ctx context.Context, b *batch) error {
 		}
 		r.earliest = r.last.Add(delay)
 		r.urgent = r.earliest
-		if apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsInvalid(err) {
+		if arrived(err) && r.refused.IsZero() {
+			r.refused = r.last
+		}
+		always := apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsInvalid(err)
+		if always || arrived(err) && r.last.Sub(r.refused) > r.timing.Heartbeat {
 			r.full = r.earliest // the hub would refuse the same report again
 		}
 		r.complain(logger, "Inventory is not reported", err)
 	default:
 		r.unserved.Store(false)
 		r.resetDelays()
+		r.refused = time.Time{}
 		if !b.greeting {
 			r.earliest = r.last.Add(wait.Jitter(r.timing.Interval, r.timing.Jitter))
 			r.urgent = r.last.Add(r.timing.Urgent)
@@ -198,6 +207,16 @@ func (r *reporter) report(ctx context.Context, b *batch) error {
 	}
 	r.check(logger, b, response)
 	return nil
+}
+
+// arrived reports whether the hub may have received a report that it did not apply. Then the content may be the
+// reason.
+func arrived(err error) bool {
+	var answer apierrors.APIStatus
+	if !errors.As(err, &answer) {
+		return errors.Is(err, context.DeadlineExceeded)
+	}
+	return !apierrors.IsTooManyRequests(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 // check compares the totals of the hub with the totals of the agent. If they differ, it schedules a

@@ -158,9 +158,10 @@ func New(config Config) (*Controller, error) {
 	return c, nil
 }
 
-// newestOf returns a cache of the newest versions of the objects of an informer.
+// newestOf returns a cache of the newest versions of the objects of an informer. It contains the objects of all
+// ManifestWorks that may be written before the informer has received their events.
 func newestOf(informer cache.SharedIndexInformer) cache.MutationCache {
-	return cache.NewIntegerResourceVersionMutationCache(klog.Background(), informer.GetStore(), nil, 5*time.Minute, false)
+	return cache.NewIntegerResourceVersionMutationCacheWithOptions(klog.Background(), informer.GetStore(), cache.MutationCacheOptions{MaxCacheSize: 10_000})
 }
 
 func (c *Controller) key(work string) cache.ObjectName {

@@ -166,7 +166,7 @@ func (c *Controller) beginGuard(ctx context.Context, work *workv1.ManifestWork, 
 
 func (c *Controller) createRecord(ctx context.Context, work *workv1.ManifestWork, items []*decide.Item) (*workv1.AppliedManifestWork, error) {
 	record, err := c.filled(&workv1.AppliedManifestWork{
-		ObjectMeta: metav1.ObjectMeta{Name: c.recordName(work.Name), Annotations: map[string]string{appliedAnnotation: appliedVersion(work)}},
+		ObjectMeta: metav1.ObjectMeta{Name: c.recordName(work.Name), Annotations: map[string]string{appliedAnnotation: appliedVersion(items)}},
 		Spec:       workv1.AppliedManifestWorkSpec{HubHash: c.HubHash, ManifestWorkName: work.Name},
 	}, work, items)
 	if err != nil {
@@ -198,21 +198,28 @@ func (c *Controller) filled(record *workv1.AppliedManifestWork, work *workv1.Man
 	return record, err
 }
 
-// appliedAnnotation contains the version of the ManifestWork that was last applied completely. Objects
-// contain no fields of earlier versions.
+// appliedAnnotation contains the version of the manifests that were last applied completely. Objects contain no
+// fields of earlier versions.
 const appliedAnnotation = "work.open-cluster-management.io/applied-version"
 
-func appliedVersion(work *workv1.ManifestWork) string {
-	return fmt.Sprintf("%s/%d", work.UID, work.Generation)
+// appliedVersion returns the version of manifests. The generations of a hub that was restored from a snapshot repeat.
+func appliedVersion(items []*decide.Item) string {
+	hashes := make([]string, len(items))
+	for i, it := range items {
+		hashes[i] = it.Hash
+	}
+	version, _ := decide.Hash(hashes) // Hash of strings does not fail
+	return version
 }
 
-// markApplied records that the ManifestWork is applied completely.
-func (c *Controller) markApplied(ctx context.Context, record *workv1.AppliedManifestWork, work *workv1.ManifestWork) error {
-	if record.Annotations[appliedAnnotation] == appliedVersion(work) {
+// markApplied records that all manifests are applied.
+func (c *Controller) markApplied(ctx context.Context, record *workv1.AppliedManifestWork, items []*decide.Item) error {
+	version := appliedVersion(items)
+	if record.Annotations[appliedAnnotation] == version {
 		return nil
 	}
 	updated := record.DeepCopy()
-	metav1.SetMetaDataAnnotation(&updated.ObjectMeta, appliedAnnotation, appliedVersion(work))
+	metav1.SetMetaDataAnnotation(&updated.ObjectMeta, appliedAnnotation, version)
 	_, err := c.writeRecord(ctx, updated)
 	return err
 }
