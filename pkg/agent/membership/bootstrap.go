@@ -32,7 +32,8 @@ const (
 	deniedPause    = 30 * time.Second
 	maxDeniedPause = 15 * time.Minute
 	// formerPeriod is like bootstrapTimeout, for an agent that tries its previous credentials after each attempt. It is
-	// also the interval of trials between two attempts. A hub that does not respond fails an attempt earlier, by requestTimeout.
+	// also the interval of trials between two attempts. A hub that does not respond fails an attempt earlier, by
+	// requestTimeout.
 	formerPeriod = time.Minute
 )
 
@@ -82,7 +83,7 @@ func awaitFormer(ctx context.Context, delay time.Duration, try func(context.Cont
 		if former := try(ctx); former != nil {
 			return former, nil
 		}
-		if !pause(ctx, min(delay, formerPeriod), nil) {
+		if !reconcile.Pause(ctx, min(delay, formerPeriod), nil) {
 			return nil, ctx.Err()
 		}
 	}
@@ -99,7 +100,7 @@ func (r *Registrar) register(ctx context.Context, again bool, why string) (*iden
 	}
 	logger := klog.FromContext(ctx)
 	waits, denied := backoff(firstPause, most), backoff(deniedPause, maxDeniedPause)
-	var logged complaint
+	var logged reconcile.Complaint
 	var missing bool
 	for {
 		began := time.Now()
@@ -135,7 +136,7 @@ func (r *Registrar) register(ctx context.Context, again bool, why string) (*iden
 				err = fmt.Errorf("the hub rejects the bootstrap kubeconfig: %w; %s", err, joinAgain)
 			}
 			r.note(fmt.Sprintf("%s is not registered%s: %v", r.config.ClusterName, why, err))
-			if logged.differs(err) {
+			if logged.Differs(err) {
 				logger.Error(err, "The cluster is not registered yet", "cluster", r.config.ClusterName, "retryAfter", delay)
 			}
 		}
@@ -301,7 +302,7 @@ func (r *Registrar) deleteBootstrap(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--bootstrap-kubeconfig: %w", err)
 	}
-	if current, err := knownEndpoint(known); err != nil || !offered.equal(current) {
+	if current, err := knownEndpoint(known); err != nil || *offered != *current {
 		return err
 	}
 	err = r.store.secrets.Delete(ctx, secret.Name, metav1.DeleteOptions{
