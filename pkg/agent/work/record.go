@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/decide"
@@ -26,12 +27,6 @@ func (c *Controller) recordName(work string) string { return c.HubHash + "-" + w
 
 func (c *Controller) recordClient() workclient.AppliedManifestWorkInterface {
 	return c.Managed.WorkV1().AppliedManifestWorks()
-}
-
-// recordLabels returns the labels of a record: the labels of the ManifestWork and the name of the
-// cluster.
-func (c *Controller) recordLabels(work *workv1.ManifestWork) map[string]string {
-	return labels.Merge(work.Labels, map[string]string{clusterv1.ClusterNameLabel: c.ClusterName})
 }
 
 // deleteOptionAnnotation contains the delete option of the ManifestWork, in JSON. It takes effect
@@ -187,7 +182,8 @@ func (c *Controller) updateRecord(ctx context.Context, record *workv1.AppliedMan
 // filled returns a record with the fields that depend on the ManifestWork and on the agent.
 func (c *Controller) filled(record *workv1.AppliedManifestWork, work *workv1.ManifestWork, items []*decide.Item) (_ *workv1.AppliedManifestWork, err error) {
 	record.Spec.AgentID = c.AgentID
-	record.Labels = labels.Merge(record.Labels, c.recordLabels(work))
+	record.Labels = labels.Merge(record.Labels, work.Labels)
+	record.Labels[clusterv1.ClusterNameLabel] = c.ClusterName
 	if !slices.Contains(record.Finalizers, workv1.AppliedManifestWorkFinalizer) {
 		record.Finalizers = append(record.Finalizers, workv1.AppliedManifestWorkFinalizer)
 	}
@@ -208,8 +204,7 @@ func appliedVersion(items []*decide.Item) string {
 	for i, it := range items {
 		hashes[i] = it.Hash
 	}
-	version, _ := decide.Hash(hashes) // Hash of strings does not fail
-	return version
+	return decide.Hash(hashes)
 }
 
 // markApplied records that all manifests are applied.
@@ -225,12 +220,19 @@ func (c *Controller) markApplied(ctx context.Context, record *workv1.AppliedMani
 }
 
 func (c *Controller) writeRecord(ctx context.Context, record *workv1.AppliedManifestWork) (*workv1.AppliedManifestWork, error) {
-	updated, err := c.recordClient().Update(ctx, record, metav1.UpdateOptions{})
+	return c.written(c.recordClient().Update(ctx, record, metav1.UpdateOptions{}))
+}
+
+func (c *Controller) writeRecordStatus(ctx context.Context, record *workv1.AppliedManifestWork) (*workv1.AppliedManifestWork, error) {
+	return c.written(c.recordClient().UpdateStatus(ctx, record, metav1.UpdateOptions{}))
+}
+
+func (c *Controller) written(record *workv1.AppliedManifestWork, err error) (*workv1.AppliedManifestWork, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.recordCache.Mutation(updated)
-	return updated, nil
+	c.recordCache.Mutation(record)
+	return record, nil
 }
 
 // setApplied writes the list of applied objects if it differs, and ends the eviction.
@@ -242,15 +244,6 @@ func (c *Controller) setApplied(ctx context.Context, record *workv1.AppliedManif
 	updated.Status.AppliedResources = applied
 	updated.Status.EvictionStartTime = nil
 	return c.writeRecordStatus(ctx, updated)
-}
-
-func (c *Controller) writeRecordStatus(ctx context.Context, record *workv1.AppliedManifestWork) (*workv1.AppliedManifestWork, error) {
-	updated, err := c.recordClient().UpdateStatus(ctx, record, metav1.UpdateOptions{})
-	if err != nil {
-		return nil, err
-	}
-	c.recordCache.Mutation(updated)
-	return updated, nil
 }
 
 func (c *Controller) deleteRecord(ctx context.Context, record *workv1.AppliedManifestWork) error {
@@ -273,7 +266,6 @@ func (c *Controller) deleteRecord(ctx context.Context, record *workv1.AppliedMan
 }
 
 func entryRef(entry workv1.AppliedManifestResourceMeta) objectRef {
-	ref := objectRef{key: types.NamespacedName{Namespace: entry.Namespace, Name: entry.Name}}
-	ref.gvr.Group, ref.gvr.Version, ref.gvr.Resource = entry.Group, entry.Version, entry.Resource
-	return ref
+	gvr := schema.GroupVersionResource{Group: entry.Group, Version: entry.Version, Resource: entry.Resource}
+	return objectRef{gvr: gvr, key: types.NamespacedName{Namespace: entry.Namespace, Name: entry.Name}}
 }

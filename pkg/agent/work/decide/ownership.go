@@ -24,8 +24,7 @@ import (
 // It is derived from the name of the AppliedManifestWork, so that managed fields show which
 // ManifestWork set which field.
 func FieldManager(record string) string {
-	hash, _ := Hash(record) // Hash of a string does not fail
-	return workv1.DefaultFieldManager + "-" + hash[:10]
+	return workv1.DefaultFieldManager + "-" + Hash(record)[:10]
 }
 
 // managersAnnotation contains the Managers of an AppliedManifestWork, in JSON.
@@ -39,10 +38,7 @@ const maxManagers = 64 << 10
 // keys of the objects. They show which fields belong to the ManifestWork if another one applies an object, too.
 type Managers map[string]sets.Set[string]
 
-func managersKey(id ObjectID) string {
-	hash, _ := Hash(id.String()) // Hash of a string does not fail
-	return hash[:8]
-}
+func managersKey(id ObjectID) string { return Hash(id.String())[:8] }
 
 // Wrote reports whether the ManifestWork has applied an object under a field manager.
 func (m Managers) Wrote(id ObjectID, manager string) bool { return m[manager].Has(managersKey(id)) }
@@ -54,8 +50,8 @@ func ManagersOf(record *workv1.AppliedManifestWork) Managers {
 	return managers
 }
 
-// RecordManagers stores the field managers of items in an AppliedManifestWork, including those of earlier versions. While an
-// item is not resolved, it forgets none.
+// RecordManagers stores the field managers of items in an AppliedManifestWork, including those of earlier versions.
+// While an item is not resolved, it forgets none.
 func RecordManagers(record *workv1.AppliedManifestWork, items []*Item) error {
 	managers, current, unresolved := ManagersOf(record), sets.New[string](), false
 	for _, it := range items {
