@@ -44,11 +44,8 @@ func (c *completedConfig) newSession(hub *rest.Config, hash string, latest func(
 	s := &session{config: c}
 	hub = c.traced(hub)
 	client, err := versioned.NewForConfig(hub)
-	if err != nil {
-		return nil, fmt.Errorf("hub client: %w", err)
-	}
-	kube, err := kubernetes.NewForConfig(hub)
-	if err != nil {
+	kube, kubeErr := kubernetes.NewForConfig(hub)
+	if err := errors.Join(err, kubeErr); err != nil {
 		return nil, fmt.Errorf("hub client: %w", err)
 	}
 	s.restored = restored.New(restored.Config{ClusterName: c.ClusterName, Clusters: client.ClusterV1().ManagedClusters(), Latest: latest})
@@ -92,7 +89,8 @@ func (c *completedConfig) newSession(hub *rest.Config, hash string, latest func(
 	return s, nil
 }
 
-// ready returns an error with the reason why the session is not ready, or nil. The check for stuck workers also logs them.
+// ready returns an error with the reason why the session is not ready, or nil. It also makes the log and the metric
+// show stuck workers.
 func (s *session) ready() error { return errors.Join(s.synced(), reconcile.Stuck()) }
 
 func (s *session) synced() error {
