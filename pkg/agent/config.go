@@ -34,21 +34,15 @@ import (
 // Config is the configuration of an agent.
 type Config struct {
 	Settings
-	// Inventory selects the resources of the managed cluster that are reported to the hub. Nil
-	// disables the report.
+	// Inventory selects the resources that are reported to the hub. Nil disables the report.
 	Inventory *inventory.Settings
-	// ManagedEndpoint is the URL of the managed cluster's API server that a new ManagedCluster
-	// contains.
+	// ManagedEndpoint is the URL of the API server that a new ManagedCluster contains.
 	ManagedEndpoint string
-	// Hub and Managed are the client configurations of the two clusters. Hub is nil if Registration
-	// is set.
+	// Hub and Managed are the client configurations of the two clusters. Hub is nil if Registration provides it.
+	// New fills in the ClusterName, clients, endpoint and clock of Registration.
 	Hub, Managed *rest.Config
-	// Registration registers the cluster with its hub, and then provides the client configuration
-	// of the hub. It is nil if Hub is set. New fills in its ClusterName, clients, endpoint and
-	// clock.
 	Registration *membership.Config
-	// ManagedCA reads the CA bundle of the managed cluster's API server. It defaults to the CA in
-	// Managed.
+	// ManagedCA reads the CA bundle of the managed API server. It defaults to the CA in Managed.
 	ManagedCA func() ([]byte, error)
 	// Tracer records the spans of ManifestWorks. Nil disables tracing.
 	Tracer trace.TracerProvider

@@ -52,23 +52,16 @@ func DefaultSettings() Settings {
 // Options are the flags of the agent.
 type Options struct {
 	Settings
-	// HubKubeconfig is the file with the hub's address and the agent's credentials there;
-	// empty if the agent registers.
-	HubKubeconfig string
-	Registration  *RegistrationOptions
-	// Kubeconfig is the file with the managed cluster's address and the agent's credentials there.
-	// If it is empty, the agent uses its ServiceAccount.
-	Kubeconfig string
+	// HubKubeconfig is empty if the agent registers. If Kubeconfig is empty, the agent uses its ServiceAccount.
+	HubKubeconfig, Kubeconfig string
+	Registration              *RegistrationOptions
 	// QPS and Burst limit the requests to each of the two API servers.
-	QPS   float32
-	Burst int
-	// Inventory selects the resources of the managed cluster that are reported to the hub.
-	Inventory *inventory.Options
-	// TracingConfigFile is the file with the configuration of traces. Empty disables them.
+	QPS               float32
+	Burst             int
+	Inventory         *inventory.Options
 	TracingConfigFile string
-
-	Logs    *logs.Options
-	Metrics *metrics.Options
+	Logs              *logs.Options
+	Metrics           *metrics.Options
 }
 
 // NewOptions returns the defaults.

@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -43,11 +44,8 @@ func (c *completedConfig) newSession(hub *rest.Config, hash string, latest func(
 	s := &session{config: c}
 	hub = c.traced(hub)
 	client, err := versioned.NewForConfig(hub)
-	if err != nil {
-		return nil, fmt.Errorf("hub client: %w", err)
-	}
-	kube, err := kubernetes.NewForConfig(hub)
-	if err != nil {
+	kube, kubeErr := kubernetes.NewForConfig(hub)
+	if err := errors.Join(err, kubeErr); err != nil {
 		return nil, fmt.Errorf("hub client: %w", err)
 	}
 	s.restored = restored.New(restored.Config{ClusterName: c.ClusterName, Clusters: client.ClusterV1().ManagedClusters(), Latest: latest})
@@ -91,7 +89,11 @@ func (c *completedConfig) newSession(hub *rest.Config, hash string, latest func(
 	return s, nil
 }
 
-func (s *session) ready() error {
+// ready returns an error with the reason why the session is not ready, or nil. It also makes the log and the metric
+// show stuck workers.
+func (s *session) ready() error { return errors.Join(s.synced(), reconcile.Stuck()) }
+
+func (s *session) synced() error {
 	if s.works != nil && !s.prepared.Load() {
 		return fmt.Errorf("waiting for the CRD of AppliedManifestWorks on the managed cluster")
 	}
@@ -108,7 +110,7 @@ func (s *session) ready() error {
 	if s.inventory != nil && !s.inventory.Synced() && !s.inventory.Unserved() {
 		return fmt.Errorf("waiting to report the resources of the managed cluster to the hub")
 	}
-	return reconcile.Stuck()
+	return nil
 }
 
 // run runs all controllers until ctx ends or one fails, and returns when all have ended. It returns

@@ -32,17 +32,15 @@ const (
 	lastRetry        = time.Minute
 )
 
-// Loop reconciles objects, level triggered, whenever one of its feeds changes. It must not be
-// copied after its first use.
+// Loop reconciles objects whenever one of its feeds changes. It must not be copied after its first use.
 type Loop struct {
-	// Name is the name of the loop in logs and in the metrics of its queue.
+	// Name is the name in logs and metrics.
 	Name  string
 	Feeds []Feed
 	// Initial are the objects to reconcile when the loop starts, even if they do not exist.
 	Initial []cache.ObjectName
-	// Reconcile brings an object into its desired state. It is called again with exponential
-	// backoff after an error, and after the returned duration if that is positive. See also
-	// RequeueAfter.
+	// Reconcile is called again with exponential backoff after an error, and after the returned duration if that
+	// is positive. See also RequeueAfter.
 	Reconcile func(context.Context, cache.ObjectName) (time.Duration, error)
 
 	// Urgent reports whether an object must be reconciled before others, such as an object that is
@@ -52,9 +50,8 @@ type Loop struct {
 	// determines the lane, and the tenant is the namespace, or the name of an object without namespace.
 	// It must not block.
 	Class func(cache.ObjectName) fair.Class
-	// Retry returns the delay before an object is retried after an error. delay is the delay of the
-	// backoff. If the result is negative, the object is not retried. If Retry is nil, the delay of
-	// the backoff is used.
+	// Retry returns the delay before an object is retried after an error. If the result is negative, the object is
+	// not retried. It may be nil. delay is the delay of the backoff.
 	Retry func(key cache.ObjectName, err error, delay time.Duration) time.Duration
 
 	// Workers is the number of objects that are reconciled in parallel. TenantWorkers limits the
@@ -78,8 +75,7 @@ type Loop struct {
 	// retry have the state failed, and other objects have none.
 	ReportsStates bool
 
-	// queue is the queue of Run, or nil.
-	queue atomic.Pointer[queue]
+	queue atomic.Pointer[queue] // nil while the loop does not run
 	// states are the states of the objects in the metric.
 	states sync.Map
 }
@@ -157,7 +153,7 @@ func (l *Loop) class(key cache.ObjectName) fair.Class {
 	return fair.Class{Priority: l.Urgent != nil && l.Urgent(key), Tenant: cmp.Or(key.Namespace, key.Name)}
 }
 
-// Add queues an object for reconciliation. It has no effect while the loop does not run.
+// Add queues an object. It has no effect while the loop does not run.
 func (l *Loop) Add(key cache.ObjectName) {
 	if q := l.queue.Load(); q != nil {
 		q.Add(key)
@@ -294,7 +290,6 @@ func (l *Loop) handle(ctx context.Context, q *queue, key cache.ObjectName) {
 	}
 }
 
-// observe updates the metrics.
 func (l *Loop) observe(key cache.ObjectName, took time.Duration, err error) {
 	result, state := "success", ""
 	if err != nil {
@@ -308,7 +303,6 @@ func (l *Loop) observe(key cache.ObjectName, took time.Duration, err error) {
 	}
 }
 
-// retry queues a failed object again.
 func (l *Loop) retry(logger klog.Logger, q *queue, key cache.ObjectName, err error) {
 	// The delay is at most the delay of the backoff, so that the backoff bounds the wait time of an
 	// object.

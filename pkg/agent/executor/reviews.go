@@ -103,11 +103,11 @@ func (r *reviews) answer(ctx context.Context, a *account, q question, fresh bool
 	if fresh {
 		// A review in flight may have been decided before the call.
 		r.flights.Forget(key)
-	} else if known, ok := r.kept(q); ok {
-		// Another check has received the answer meanwhile.
-		return known, nil
 	}
 	result := r.flights.DoChan(key, func() (any, error) {
+		if known, ok := r.kept(q); ok && !fresh {
+			return known, nil // another check has received the answer meanwhile
+		}
 		// Others may wait for the answer when the context of the first one ends.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
 		defer cancel()
@@ -131,34 +131,34 @@ func (r *reviews) kept(q question) (decision, bool) {
 }
 
 func (r *reviews) ask(ctx context.Context, a *account, q question) (decision, error) {
-	d, err := r.send(ctx, a, q)
-	switch {
-	case err != nil:
-		return decision{}, fmt.Errorf("access review: %w", err)
-	case d.allowed:
-		r.answers.Add(q, d, allowedAge)
-	default:
-		r.answers.Add(q, d, deniedAge)
-	}
-	return d, nil
-}
-
-func (r *reviews) send(ctx context.Context, a *account, q question) (decision, error) {
+	var status authorizationv1.SubjectAccessReviewStatus
+	var err error
 	if q.user == agentItself {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &q.request}}
-		review, err := r.client.SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
-		if err != nil {
-			return decision{}, err
+		if review, err = r.client.SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{}); err == nil {
+			status = review.Status
 		}
-		return decisionOf(review.Status)
+	} else {
+		review := &authorizationv1.SubjectAccessReview{
+			Spec: authorizationv1.SubjectAccessReviewSpec{User: q.user, Groups: groups(a.name), ResourceAttributes: &q.request},
+		}
+		if review, err = r.client.SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{}); err == nil {
+			status = review.Status
+		}
 	}
-	review, err := r.client.SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
-		Spec: authorizationv1.SubjectAccessReviewSpec{User: q.user, Groups: groups(a.name), ResourceAttributes: &q.request},
-	}, metav1.CreateOptions{})
+	var d decision
+	if err == nil {
+		d, err = decisionOf(status)
+	}
 	if err != nil {
-		return decision{}, err
+		return decision{}, fmt.Errorf("access review: %w", err)
 	}
-	return decisionOf(review.Status)
+	age := deniedAge
+	if d.allowed {
+		age = allowedAge
+	}
+	r.answers.Add(q, d, age)
+	return d, nil
 }
 
 // decisionOf returns the decision of a review. If an authorizer failed, and no other authorizer

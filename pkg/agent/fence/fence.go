@@ -51,7 +51,7 @@ type Fence struct {
 // New returns a closed Fence. read reads the epoch that the managed cluster stores, without a cache.
 func New(read func(ctx context.Context) (rehoming.Epoch, error)) *Fence { return &Fence{read: read} }
 
-// Open allows writes for the hub with this epoch, as long as the managed cluster stores that epoch.
+// Open allows writes for the hub with this epoch, while the managed cluster stores it.
 func (f *Fence) Open(own rehoming.Epoch) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -18,6 +18,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 // The resources whose content the hub requires to know the permissions on the cluster.
@@ -259,7 +260,7 @@ func (a *accessSources) review(ctx context.Context) {
 		} else {
 			retry = backoff(reviewRetry, maxReviewRetry)
 		}
-		pause(ctx, delay, nil)
+		reconcile.Pause(ctx, delay, nil)
 	}
 }
 

@@ -58,7 +58,7 @@ type collector struct {
 	extractor *extractor
 	state     *state
 	clients   clients
-	// noticed is called after an object has changed. It may be nil.
+	// noticed is called after an object has changed.
 	noticed func()
 	// patience is the time that objects of a resource are kept after the agent lost the permission
 	// to list them.
@@ -208,7 +208,7 @@ func (c *collector) Replace(objects []any, _ string) error {
 	c.listed.Store(true)
 	c.watching(true)
 	c.state.signal()
-	c.notice()
+	c.noticed()
 	return nil
 }
 
@@ -222,7 +222,7 @@ func (c *collector) Update(obj any) error {
 		return err
 	}
 	c.state.put(extracted.(*record))
-	c.notice()
+	c.noticed()
 	return nil
 }
 
@@ -233,15 +233,9 @@ func (c *collector) Delete(obj any) error {
 		return err
 	}
 	c.state.remove(c.resource.GroupResource(), c.extractor.uidOf(string(object.GetUID())))
-	c.notice()
+	c.noticed()
 	return nil
 }
 
 // Resync does nothing, because the state always contains the last version of each object.
 func (c *collector) Resync() error { return nil }
-
-func (c *collector) notice() {
-	if c.noticed != nil {
-		c.noticed()
-	}
-}

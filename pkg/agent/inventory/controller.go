@@ -2,7 +2,6 @@ package inventory
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -13,21 +12,20 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 // Config configures a Controller. All fields are required.
 type Config struct {
-	// ClusterName is the name of the managed cluster on the hub.
 	ClusterName string
 	// Settings select the resources and the properties to report.
 	Settings *Settings
-	// Hub is the client configuration for the hub.
-	Hub *rest.Config
-	// Metadata, Dynamic and Discovery read the managed cluster.
-	Metadata  metadata.Interface
-	Dynamic   dynamic.Interface
-	Discovery discovery.DiscoveryInterface
-	// Authorization finds out which authorizers the managed cluster has.
+	Hub      *rest.Config
+	// The others are clients of the managed cluster. Authorization finds out which authorizers it has.
+	Metadata      metadata.Interface
+	Dynamic       dynamic.Interface
+	Discovery     discovery.DiscoveryInterface
 	Authorization authorizationclient.AuthorizationV1Interface
 	// Timing is DefaultTiming, except in tests.
 	Timing Timing
@@ -40,11 +38,8 @@ type Controller struct {
 	reporter   *reporter
 }
 
-// New returns a controller, or an error if the configuration is incomplete. It makes no request.
+// New returns a controller. It makes no request.
 func New(config Config) (*Controller, error) {
-	if config.Settings == nil {
-		return nil, errors.New("inventory: the settings are missing")
-	}
 	hub, err := newHub(config.Hub, config.ClusterName)
 	if err != nil {
 		return nil, err
@@ -96,7 +91,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	running.Go(func() { c.collection.access.review(ctx) })
 	begin := time.Now()
 	for !c.collection.settled() {
-		if !pause(ctx, settleInterval, nil) {
+		if !reconcile.Pause(ctx, settleInterval, nil) {
 			return nil
 		}
 	}

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 // sources are the resources whose objects determine which resources exist.
@@ -70,7 +72,7 @@ func (f *collection) run(ctx context.Context) {
 		case <-timer.C:
 		case <-f.noticed:
 			changes = afterChange
-			pause(ctx, changes.Step(), nil)
+			reconcile.Pause(ctx, changes.Step(), nil)
 		}
 		timer.Stop()
 	}
@@ -121,7 +123,7 @@ func (f *collection) collect(ctx context.Context, r *resource) error {
 		return err
 	}
 	c := &collector{
-		resource: r, extractor: extractor, state: f.state, clients: f.clients, patience: f.timing.Patience,
+		resource: r, extractor: extractor, state: f.state, clients: f.clients, patience: f.timing.Patience, noticed: func() {},
 	}
 	if sources.Has(r.GroupResource()) {
 		c.noticed = f.notice
@@ -132,12 +134,7 @@ func (f *collection) collect(ctx context.Context, r *resource) error {
 	return nil
 }
 
-func (f *collection) notice() {
-	select {
-	case f.noticed <- struct{}{}:
-	default:
-	}
-}
+func (f *collection) notice() { reconcile.Signal(f.noticed) }
 
 func (f *collection) find(ctx context.Context) (map[schema.GroupResource]*resource, sets.Set[string], error) {
 	lists, err := discovery.ServerPreferredResourcesWithContext(ctx, f.discovery)

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 )
@@ -120,32 +121,26 @@ func podReferences(pod *corev1.Pod) references {
 			}
 		}
 	}
-	environment := func(from []corev1.EnvFromSource, variables []corev1.EnvVar) {
-		for _, source := range from {
-			if source.ConfigMapRef != nil {
-				attach(configMap, source.ConfigMapRef.Name)
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			for _, source := range containers[i].EnvFrom {
+				if source.ConfigMapRef != nil {
+					attach(configMap, source.ConfigMapRef.Name)
+				}
+				if source.SecretRef != nil {
+					attach(secret, source.SecretRef.Name)
+				}
 			}
-			if source.SecretRef != nil {
-				attach(secret, source.SecretRef.Name)
+			for _, variable := range containers[i].Env {
+				from := ptr.Deref(variable.ValueFrom, corev1.EnvVarSource{})
+				if from.ConfigMapKeyRef != nil {
+					attach(configMap, from.ConfigMapKeyRef.Name)
+				}
+				if from.SecretKeyRef != nil {
+					attach(secret, from.SecretKeyRef.Name)
+				}
 			}
 		}
-		for _, variable := range variables {
-			if variable.ValueFrom == nil {
-				continue
-			}
-			if key := variable.ValueFrom.ConfigMapKeyRef; key != nil {
-				attach(configMap, key.Name)
-			}
-			if key := variable.ValueFrom.SecretKeyRef; key != nil {
-				attach(secret, key.Name)
-			}
-		}
-	}
-	for i := range pod.Spec.InitContainers {
-		environment(pod.Spec.InitContainers[i].EnvFrom, pod.Spec.InitContainers[i].Env)
-	}
-	for i := range pod.Spec.Containers {
-		environment(pod.Spec.Containers[i].EnvFrom, pod.Spec.Containers[i].Env)
 	}
 	return found
 }
@@ -195,31 +190,31 @@ func (s *state) refer(r *record) {
 	if name, ok := r.target(); ok {
 		s.named[name] = r
 	}
-	for _, reference := range r.references {
-		insert(s.referrers, reference.target, r)
-	}
-	if len(r.selector) > 0 {
-		insert(s.selectors, r.namespace, r)
-	}
-	if r.resource.GroupResource() == pods {
-		insert(s.selected, r.namespace, r)
-	}
+	s.index(r, insert[target])
 }
 
 func (s *state) unrefer(r *record) {
 	if name, ok := r.target(); ok && s.named[name] == r {
 		delete(s.named, name)
 	}
+	s.index(r, erase[target])
+}
+
+// index adds a record to the indexes of sources, or removes it from them.
+func (s *state) index(r *record, change func(map[target]sets.Set[*record], target, *record)) {
 	for _, reference := range r.references {
-		erase(s.referrers, reference.target, r)
+		change(s.referrers, reference.target, r)
 	}
 	if len(r.selector) > 0 {
-		erase(s.selectors, r.namespace, r)
+		change(s.selectors, within(r), r)
 	}
 	if r.resource.GroupResource() == pods {
-		erase(s.selected, r.namespace, r)
+		change(s.selected, within(r), r)
 	}
 }
+
+// within returns the target for all objects in the namespace of a record.
+func within(r *record) target { return target{namespace: r.namespace} }
 
 // target returns the target by which other records refer to this record by name, if one exists.
 func (r *record) target() (target, bool) {
@@ -269,7 +264,7 @@ func (s *state) relinkSelectors(r *record) {
 	if r.resource.GroupResource() != pods {
 		return
 	}
-	for selector := range s.selectors[r.namespace] {
+	for selector := range s.selectors[within(r)] {
 		if selects(selector.selector, r.labels) {
 			s.pending.related.Insert(selector)
 		}
@@ -320,7 +315,7 @@ func (s *state) wanted(r *record) sets.Set[edge] {
 		want(owner, ownedBy)
 	}
 	if len(r.selector) > 0 {
-		for pod := range s.selected[r.namespace] {
+		for pod := range s.selected[within(r)] {
 			if selects(r.selector, pod.labels) {
 				want(pod, usedBy)
 			}

@@ -2,15 +2,19 @@ package inventory
 
 import (
 	"context"
+	"errors"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 // Timing contains the intervals of a Controller.
@@ -69,8 +73,9 @@ type reporter struct {
 	// last is the time of the last report. repaired is the time of the last full report
 	// because of a difference.
 	last, repaired time.Time
-	// complaint is the last logged error.
-	complaint string
+	// refused is the time since which the hub has not applied a report that it received, or zero.
+	refused time.Time
+	logged  reconcile.Complaint
 
 	// synced is true if the hub has accepted a full report. unserved is true if it does not serve
 	// inventories to this agent.
@@ -93,7 +98,7 @@ func (r *reporter) greet(ctx context.Context) bool {
 		if err := r.report(ctx, &batch{greeting: true}); err == nil {
 			return true
 		}
-		pause(ctx, time.Until(r.earliest), nil)
+		reconcile.Pause(ctx, time.Until(r.earliest), nil)
 	}
 	return false
 }
@@ -104,7 +109,7 @@ func (r *reporter) run(ctx context.Context) {
 	for {
 		at, full := r.due()
 		if delay := time.Until(at); delay > 0 {
-			if !pause(ctx, delay, r.state.changed) {
+			if !reconcile.Pause(ctx, delay, r.state.changed) {
 				return
 			}
 			continue
@@ -169,18 +174,23 @@ func (r *reporter) report(ctx context.Context, b *batch) error {
 		}
 		r.earliest = r.last.Add(delay)
 		r.urgent = r.earliest
-		if apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsInvalid(err) {
+		if arrived(err) && r.refused.IsZero() {
+			r.refused = r.last
+		}
+		always := apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsInvalid(err)
+		if always || arrived(err) && r.last.Sub(r.refused) > r.timing.Heartbeat {
 			r.full = r.earliest // the hub would refuse the same report again
 		}
 		r.complain(logger, "Inventory is not reported", err)
 	default:
 		r.unserved.Store(false)
 		r.resetDelays()
+		r.refused = time.Time{}
 		if !b.greeting {
 			r.earliest = r.last.Add(wait.Jitter(r.timing.Interval, r.timing.Jitter))
 			r.urgent = r.last.Add(r.timing.Urgent)
 		}
-		r.complaint = ""
+		r.logged.Differs(nil)
 	}
 	reports.WithLabelValues(b.kind(), result).Inc()
 	if err != nil {
@@ -200,18 +210,22 @@ func (r *reporter) report(ctx context.Context, b *batch) error {
 	return nil
 }
 
+// arrived reports whether the hub may have received a report that it did not apply. Then the content may be the
+// reason.
+func arrived(err error) bool {
+	var answer apierrors.APIStatus
+	if !errors.As(err, &answer) {
+		return errors.Is(err, context.DeadlineExceeded)
+	}
+	return !apierrors.IsTooManyRequests(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
 // check compares the totals of the hub with the totals of the agent. If they differ, it schedules a
 // full report.
 func (r *reporter) check(logger klog.Logger, b *batch, response *inventory.Response) {
-	var refused *inventory.SyncError
-	for _, errs := range [][]inventory.SyncError{
-		response.AddErrors, response.UpdateErrors, response.DeleteErrors, response.AddEdgeErrors, response.DeleteEdgeErrors,
-	} {
-		if len(errs) > 0 {
-			refused = &errs[0]
-		}
-	}
-	if b.greeting || refused == nil && response.TotalResources == b.resources && response.TotalEdges == b.edges {
+	refused := slices.Concat(response.AddErrors, response.UpdateErrors, response.DeleteErrors,
+		response.AddEdgeErrors, response.DeleteEdgeErrors)
+	if b.greeting || len(refused) == 0 && response.TotalResources == b.resources && response.TotalEdges == b.edges {
 		if r.last.Sub(r.repaired) > calm {
 			r.repairs = backoff(r.timing.Retry, r.timing.MaxRetry)
 		}
@@ -226,40 +240,18 @@ func (r *reporter) check(logger klog.Logger, b *batch, response *inventory.Respo
 	r.full = r.last.Add(r.repairs.Step())
 	details := []any{"resources", b.resources, "edges", b.edges, "hubResources", response.TotalResources, "hubEdges", response.TotalEdges,
 		"report", b.kind(), "retryAfter", r.full.Sub(r.last)}
-	if refused != nil {
-		details = append(details, "refused", refused.ResourceUID, "reason", refused.Message)
+	if len(refused) > 0 {
+		details = append(details, "refused", refused[0].ResourceUID, "reason", refused[0].Message)
 	}
 	logger.Info("The inventory on the hub differs from this cluster; reporting all resources", details...)
 }
 
 // complain logs an error at the default level once, and repetitions at a higher level.
 func (r *reporter) complain(logger klog.Logger, message string, err error) {
-	delay := time.Until(r.earliest).Round(time.Millisecond)
-	if r.complaint == err.Error() {
-		logger.V(2).Info(message, "err", err, "retryAfter", delay)
-		return
+	if !r.logged.Differs(err) {
+		logger = logger.V(2)
 	}
-	r.complaint = err.Error()
-	logger.Info(message, "err", err, "retryAfter", delay)
+	logger.Info(message, "err", err, "retryAfter", time.Until(r.earliest).Round(time.Millisecond))
 }
 
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-// pause waits for the delay or for a change, whichever comes first. It returns false if ctx ends
-// first.
-func pause(ctx context.Context, delay time.Duration, changed <-chan struct{}) bool {
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-	case <-changed:
-	}
-	return true
-}
+func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }

@@ -20,9 +20,8 @@ import (
 
 // Options are the flags of the inventory.
 type Options struct {
-	// Enabled is true if the agent reports resources.
 	Enabled bool
-	// ConfigFile is the path of a file with a Configuration. It may be empty.
+	// ConfigFile is the path of a file with a Configuration, or empty.
 	ConfigFile string
 	// Configuration contains the values of flags, which add to those of the file.
 	Configuration
@@ -70,10 +69,9 @@ type Configuration struct {
 	// Include and Exclude select resources, as "group/resource", or only "resource" for the core
 	// group. Each part may contain wildcards, as in "apps/*". An empty Include selects all
 	// resources. Exclude takes precedence.
-	Include []string `json:"include,omitempty"`
-	Exclude []string `json:"exclude,omitempty"`
-	// Annotations enables the report of annotations.
-	Annotations bool `json:"annotations,omitempty"`
+	Include     []string `json:"include,omitempty"`
+	Exclude     []string `json:"exclude,omitempty"`
+	Annotations bool     `json:"annotations,omitempty"`
 	// Namespaces selects namespaces by name, with optional wildcards. It applies to the Namespace
 	// object and to the objects in the namespace.
 	Namespaces struct {
@@ -91,14 +89,12 @@ type ResourceFields struct {
 	// Resource is "group/resource", without wildcards.
 	Resource string `json:"resource"`
 	// Conditions enables the report of status.conditions as the property condition.
-	Conditions bool `json:"conditions,omitempty"`
-	// Fields lists properties and their paths.
-	Fields []Field `json:"fields,omitempty"`
+	Conditions bool    `json:"conditions,omitempty"`
+	Fields     []Field `json:"fields,omitempty"`
 }
 
 // Field is a property that is read from an object.
 type Field struct {
-	// Name is the name of the property.
 	Name string `json:"name"`
 	// Path is a JSONPath such as ".status.notAfter". If it finds several values,
 	// the property is a list.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 // state contains the objects of the cluster, and what differs from the data of the hub.
@@ -28,7 +29,7 @@ type state struct {
 	referrers map[target]sets.Set[*record]
 	// selectors contains the records that have selectors. selected contains the records that
 	// selectors can match. Both are indexed by namespace.
-	selectors, selected map[string]sets.Set[*record]
+	selectors, selected map[target]sets.Set[*record]
 	// edges is the number of edges in record.edges of all records.
 	edges int
 
@@ -60,19 +61,14 @@ func newState() *state {
 		members:   map[schema.GroupResource]sets.Set[*record]{},
 		named:     map[target]*record{},
 		referrers: map[target]sets.Set[*record]{},
-		selectors: map[string]sets.Set[*record]{},
-		selected:  map[string]sets.Set[*record]{},
+		selectors: map[target]sets.Set[*record]{},
+		selected:  map[target]sets.Set[*record]{},
 		pending:   newPending(),
 	}
 }
 
 // signal wakes the reporter. The caller must not hold the lock.
-func (s *state) signal() {
-	select {
-	case s.changed <- struct{}{}:
-	default:
-	}
-}
+func (s *state) signal() { reconcile.Signal(s.changed) }
 
 // change calls do with the lock, and wakes the reporter if it returns true.
 func (s *state) change(do func() bool) {

@@ -29,10 +29,8 @@ type property struct {
 // table contains the resources whose complete objects are read. For other resources, only metadata
 // is read, unless the configuration names fields of them.
 var table = map[schema.GroupResource]row{
-	{Resource: "pods"}: {pod: true, conditions: true},
-	{Resource: "namespaces"}: {properties: []property{
-		{"status", text("status.phase")},
-	}},
+	{Resource: "pods"}:       {pod: true, conditions: true},
+	{Resource: "namespaces"}: {properties: []property{{"status", text("status.phase")}}},
 	{Resource: "nodes"}: {conditions: true, properties: []property{
 		{"architecture", text("status.nodeInfo.architecture")},
 		{"cpu", quantity("status.capacity", corev1.ResourceCPU)},
@@ -75,26 +73,9 @@ var table = map[schema.GroupResource]row{
 		{"hard", texts("status.hard")},
 		{"used", texts("status.used")},
 	}},
-	{Group: "apps", Resource: "deployments"}: {conditions: true, properties: []property{
-		{"available", count("status.availableReplicas")},
-		{"current", count("status.replicas")},
-		{"desired", count("spec.replicas")},
-		{"ready", count("status.readyReplicas")},
-		{"updated", count("status.updatedReplicas")},
-	}},
-	{Group: "apps", Resource: "replicasets"}: {conditions: true, properties: []property{
-		{"available", count("status.availableReplicas")},
-		{"current", count("status.replicas")},
-		{"desired", count("spec.replicas")},
-		{"ready", count("status.readyReplicas")},
-	}},
-	{Group: "apps", Resource: "statefulsets"}: {conditions: true, properties: []property{
-		{"available", count("status.availableReplicas")},
-		{"current", count("status.replicas")},
-		{"desired", count("spec.replicas")},
-		{"ready", count("status.readyReplicas")},
-		{"updated", count("status.updatedReplicas")},
-	}},
+	{Group: "apps", Resource: "deployments"}:  {conditions: true, properties: updatedReplicas()},
+	{Group: "apps", Resource: "replicasets"}:  {conditions: true, properties: replicas()},
+	{Group: "apps", Resource: "statefulsets"}: {conditions: true, properties: updatedReplicas()},
 	{Group: "apps", Resource: "daemonsets"}: {conditions: true, properties: []property{
 		{"available", count("status.numberAvailable")},
 		{"current", count("status.currentNumberScheduled")},
@@ -155,6 +136,20 @@ var table = map[schema.GroupResource]row{
 		{"hubAcceptsClient", flag("spec.hubAcceptsClient")},
 		{"kubernetesVersion", text("status.version.kubernetes")},
 	}},
+}
+
+// replicas returns the properties that all workloads with replicas have.
+func replicas() []property {
+	return []property{
+		{"available", count("status.availableReplicas")},
+		{"current", count("status.replicas")},
+		{"desired", count("spec.replicas")},
+		{"ready", count("status.readyReplicas")},
+	}
+}
+
+func updatedReplicas() []property {
+	return append(replicas(), property{"updated", count("status.updatedReplicas")})
 }
 
 // metadataOnly contains resources of which only metadata is read, regardless of the configuration.

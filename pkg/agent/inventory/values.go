@@ -53,19 +53,12 @@ func value(path string) func(content) any {
 	})
 }
 
-func text(path string) func(content) any {
-	return at(path, func(found any) any { text, _ := found.(string); return text })
+// typed returns a function that returns a value of a type, or the zero value if the field is missing.
+func typed[T any](path string) func(content) any {
+	return at(path, func(found any) any { value, _ := found.(T); return value })
 }
 
-// count returns a function that returns a number, or 0 if the field is missing.
-func count(path string) func(content) any {
-	return at(path, func(found any) any { number, _ := found.(int64); return number })
-}
-
-// flag returns a function that returns a boolean, or false if the field is missing.
-func flag(path string) func(content) any {
-	return at(path, func(found any) any { set, _ := found.(bool); return set })
-}
+var text, count, flag = typed[string], typed[int64], typed[bool]
 
 func length(path string) func(content) any {
 	return at(path, func(found any) any { elements, _ := found.([]any); return int64(len(elements)) })

@@ -36,11 +36,8 @@ const (
 	// workers is the number of namespaces that are handled in parallel. It is more than one, so
 	// that a namespace whose admission webhook does not respond does not delay the others.
 	workers = 4
-	// firstRetry and lastRetry bound the backoff of a failed namespace.
-	firstRetry = 200 * time.Millisecond
-	lastRetry  = 2 * time.Minute
-	// passTimeout bounds one pass.
-	passTimeout = 30 * time.Second
+	// releaseTimeout bounds a call of Release.
+	releaseTimeout = 30 * time.Second
 )
 
 // Label returns the label key of namespaces that a hub requires.
@@ -88,7 +85,6 @@ func New(config Config) (*Keeper, error) {
 		Feeds:     []reconcile.Feed{{Informer: k.informer, Keys: reconcile.Own, OnceKnown: k.keys}},
 		Reconcile: k.pass,
 		Workers:   workers, TenantWorkers: workers,
-		Timeout: passTimeout, FirstRetry: firstRetry, LastRetry: lastRetry,
 	}
 	return k, k.informer.SetTransform(k.slim)
 }
@@ -238,7 +234,7 @@ func setLabel(ctx context.Context, client corev1client.NamespaceInterface, names
 // Release marks all namespaces that a hub required as no longer required.
 func Release(ctx context.Context, managed kubernetes.Interface, hubHash string) error {
 	label, client := Label(hubHash), managed.CoreV1().Namespaces()
-	ctx, cancel := context.WithTimeout(ctx, passTimeout)
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
 	list, err := client.List(ctx, metav1.ListOptions{LabelSelector: label + "=" + required})
 	if err != nil {

@@ -31,8 +31,9 @@ const (
 	// deniedPause and maxDeniedPause bound the delay of a new request after a denial.
 	deniedPause    = 30 * time.Second
 	maxDeniedPause = 15 * time.Minute
-	// formerPeriod is like bootstrapTimeout, for an agent that tries its previous credentials after each
-	// attempt. A hub that does not respond fails an attempt earlier, by requestTimeout.
+	// formerPeriod is like bootstrapTimeout, for an agent that tries its previous credentials after each attempt. It is
+	// also the interval of trials between two attempts. A hub that does not respond fails an attempt earlier, by
+	// requestTimeout.
 	formerPeriod = time.Minute
 )
 
@@ -75,17 +76,31 @@ func (r *Registrar) former(ctx context.Context) *identity {
 	return known
 }
 
+// awaitFormer waits for the given time. Meanwhile, it calls try at once and after each formerPeriod, and returns the
+// first identity. It returns an error only if ctx ends.
+func awaitFormer(ctx context.Context, delay time.Duration, try func(context.Context) *identity) (*identity, error) {
+	for ; delay > 0; delay -= formerPeriod {
+		if former := try(ctx); former != nil {
+			return former, nil
+		}
+		if !reconcile.Pause(ctx, min(delay, formerPeriod), nil) {
+			return nil, ctx.Err()
+		}
+	}
+	return nil, nil
+}
+
 // register obtains credentials with the bootstrap identity, without a time limit. If the hub has
-// rejected the previous credentials, register tries them after each attempt, because the rejection
+// rejected the previous credentials, register tries them between its attempts, because the rejection
 // may have been a temporary failure. why completes the message that the cluster is not registered.
 func (r *Registrar) register(ctx context.Context, again bool, why string) (*identity, error) {
-	limit, most := bootstrapTimeout, mostPause
+	limit, most, try := bootstrapTimeout, mostPause, func(context.Context) *identity { return nil }
 	if again {
-		limit, most = formerPeriod, formerPeriod
+		limit, most, try = formerPeriod, formerPeriod, r.former
 	}
 	logger := klog.FromContext(ctx)
 	waits, denied := backoff(firstPause, most), backoff(deniedPause, maxDeniedPause)
-	var logged complaint
+	var logged reconcile.Complaint
 	var missing bool
 	for {
 		began := time.Now()
@@ -103,38 +118,35 @@ func (r *Registrar) register(ctx context.Context, again bool, why string) (*iden
 		if final(err) {
 			return nil, err
 		}
-		if again {
-			if former := r.former(ctx); former != nil {
-				logger.Info("The hub accepts the previous credentials again")
-				return former, mirror(r.config.Dir, former)
-			}
-		}
 		// The message that asks the user to delete the Secret remains valid after other errors.
 		missing = missing || errors.As(err, new(*missingError))
+		delay := waits.Step()
 		if undecided {
 			waits = backoff(firstPause, most)
+			delay = firstPause
 			logger.V(2).Info("The cluster is not registered yet", "err", err)
-			if !pause(ctx, waits.Step(), nil) {
-				return nil, ctx.Err()
+		} else {
+			if errors.As(err, new(*deniedError)) {
+				delay = denied.Step()
 			}
-			continue
+			if asked, ok := apierrors.SuggestsClientDelay(err); ok {
+				delay = max(delay, time.Duration(asked)*time.Second)
+			}
+			if apierrors.IsUnauthorized(err) {
+				err = fmt.Errorf("the hub rejects the bootstrap kubeconfig: %w; %s", err, joinAgain)
+			}
+			r.note(fmt.Sprintf("%s is not registered%s: %v", r.config.ClusterName, why, err))
+			if logged.Differs(err) {
+				logger.Error(err, "The cluster is not registered yet", "cluster", r.config.ClusterName, "retryAfter", delay)
+			}
 		}
-		delay := waits.Step()
-		if errors.As(err, new(*deniedError)) {
-			delay = denied.Step()
+		former, err := awaitFormer(ctx, delay, try)
+		if err != nil {
+			return nil, err
 		}
-		if asked, ok := apierrors.SuggestsClientDelay(err); ok {
-			delay = max(delay, time.Duration(asked)*time.Second)
-		}
-		if apierrors.IsUnauthorized(err) {
-			err = fmt.Errorf("the hub rejects the bootstrap kubeconfig: %w; %s", err, joinAgain)
-		}
-		r.note(fmt.Sprintf("%s is not registered%s: %v", r.config.ClusterName, why, err))
-		if logged.differs(err) {
-			logger.Error(err, "The cluster is not registered yet", "cluster", r.config.ClusterName, "retryAfter", delay)
-		}
-		if !pause(ctx, delay, nil) {
-			return nil, ctx.Err()
+		if former != nil {
+			logger.Info("The hub accepts the previous credentials again")
+			return former, mirror(r.config.Dir, former)
 		}
 	}
 }
@@ -290,7 +302,7 @@ func (r *Registrar) deleteBootstrap(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--bootstrap-kubeconfig: %w", err)
 	}
-	if current, err := knownEndpoint(known); err != nil || !offered.equal(current) {
+	if current, err := knownEndpoint(known); err != nil || *offered != *current {
 		return err
 	}
 	err = r.store.secrets.Delete(ctx, secret.Name, metav1.DeleteOptions{

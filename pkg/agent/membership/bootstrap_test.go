@@ -295,6 +295,26 @@ func TestBootstrapIsRepeated(t *testing.T) {
 	}
 }
 
+// TestFormerCredentialsAreTriedMeanwhile checks that the delay after a denial does not delay the return to the previous
+// credentials. The test uses the clock of synctest.
+func TestFormerCredentialsAreTriedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		valid := &identity{}
+		for after, want := range map[time.Duration]*identity{0: valid, 5 * time.Minute: valid, time.Hour: nil} {
+			began := time.Now()
+			got, err := awaitFormer(t.Context(), maxDeniedPause, func(context.Context) *identity {
+				if time.Since(began) < after {
+					return nil
+				}
+				return valid
+			})
+			if took := time.Since(began); got != want || err != nil || want != nil && took > after+formerPeriod || want == nil && took != maxDeniedPause {
+				t.Errorf("awaitFormer() with credentials that are valid after %s = %p, %v after %s, want %p", after, got, err, took, want)
+			}
+		}
+	})
+}
+
 func TestFilesMirrorTheSecret(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "files")
 	if err := os.Mkdir(dir, 0o755); err != nil {

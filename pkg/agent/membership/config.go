@@ -18,10 +18,8 @@ import (
 // Config is the configuration of a Registrar. BootstrapKubeconfig, BootstrapSecret, CertificateLifetime
 // and Endpoint are optional. The fields about AWS are required only for aws-irsa.
 type Config struct {
-	// ClusterName is the name of the managed cluster on the hub.
 	ClusterName string
-	// Driver is the method of authentication to the hub.
-	Driver registerv1alpha1.RegistrationDriver
+	Driver      registerv1alpha1.RegistrationDriver
 	// BootstrapKubeconfig is the file with the identity that registers the cluster. Each attempt
 	// reads it again.
 	BootstrapKubeconfig string
@@ -34,25 +32,21 @@ type Config struct {
 	Dir string
 	// HubCluster and ManagedCluster are the two EKS clusters; only for aws-irsa.
 	HubCluster, ManagedCluster irsa.ARN
-	// CertificateLifetime is the requested lifetime of certificates. If it is zero, the hub
-	// decides.
+	// CertificateLifetime is requested of the hub. If it is zero, the hub decides.
 	CertificateLifetime time.Duration
 	// Endpoint is the external URL of the managed cluster's API server, and CA reads its CA.
 	Endpoint string
 	CA       func() ([]byte, error)
-	// Managed and Dynamic are clients of the managed cluster.
-	Managed kubernetes.Interface
-	Dynamic dynamic.Interface
-	// Identity is a client of the managed cluster for the Secrets of the registration. It defaults to Managed.
-	Identity kubernetes.Interface
+	// These are clients of the managed cluster, Identity for the Secrets of the registration. It defaults to Managed.
+	Managed, Identity kubernetes.Interface
+	Dynamic           dynamic.Interface
 	// Fence is open while the agent serves a hub. All other clients of the managed cluster must use it. It may be nil.
 	Fence *fence.Fence
 	// Tune sets the common fields of all clients of the hub, such as the user agent.
 	Tune func(*rest.Config)
 	// Clock determines the expiry of certificates.
 	Clock clock.WithTicker
-	// Retained lists the objects that stay because a restored hub does not know them, or returns an empty
-	// string. Retained may be nil.
+	// Retained lists the objects that stay because a restored hub does not know them. It may be nil.
 	Retained func() string
 }
 

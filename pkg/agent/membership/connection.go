@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/util/connrotation"
 
 	"open-cluster-management.io/hub-apiserver/pkg/keepalive"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 // reloadDelay is the time during which client-go may still use a certificate after its file has
@@ -57,7 +58,7 @@ func (r *Registrar) renewed(ctx context.Context, conn *connection, known *identi
 	if err := mirror(r.config.Dir, known); err != nil {
 		return err
 	}
-	pause(ctx, reloadDelay, nil)
+	reconcile.Pause(ctx, reloadDelay, nil)
 	conn.close()
 	return nil
 }

@@ -69,7 +69,7 @@ func TestRenewedCertificateIsUsedByOpenClients(t *testing.T) {
 	defer server.Close()
 
 	r := newRegistrar(t, Config{})
-	hub := &endpoint{server: server.URL, ca: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})}
+	hub := &endpoint{server: server.URL, ca: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))}
 	now := time.Now()
 	save := func(serial int64) *identity {
 		t.Helper()

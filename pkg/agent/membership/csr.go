@@ -27,6 +27,7 @@ import (
 	"k8s.io/utils/clock"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 	"open-cluster-management.io/hub-apiserver/pkg/rehoming"
 )
 
@@ -78,18 +79,6 @@ func certificateOf(known *identity) (*x509.Certificate, error) {
 	return pair.Leaf, nil
 }
 
-func signerOf(key []byte) (crypto.Signer, error) {
-	parsed, err := keyutil.ParsePrivateKeyPEM(key)
-	if err != nil {
-		return nil, err
-	}
-	signer, ok := parsed.(crypto.Signer)
-	if !ok {
-		return nil, fmt.Errorf("a %T cannot sign", parsed)
-	}
-	return signer, nil
-}
-
 func (d *csrDriver) user() *clientcmdapi.AuthInfo {
 	// client-go reads files again when they change. The paths are relative, so that the Secret can
 	// be mounted in any directory.
@@ -128,13 +117,9 @@ func (d *csrDriver) obtain(ctx context.Context, hub *hubClients, _ *clusterv1.Ma
 // pending returns the name of the request for a pending key. It creates the request if the hub has
 // none. It returns an empty name if the key is no longer usable.
 func (d *csrDriver) pending(ctx context.Context, hub kubernetes.Interface, known *identity, key []byte) (string, error) {
-	signer, err := signerOf(key)
+	_, name, err := d.named(key)
 	if err != nil {
 		return "", nil
-	}
-	name, err := d.requestName(signer)
-	if err != nil {
-		return "", err
 	}
 	getCtx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -154,26 +139,30 @@ func (d *csrDriver) pending(ctx context.Context, hub kubernetes.Interface, known
 	return name, nil
 }
 
-// requestName returns the name of the request for a key. The name depends only on the key, because
+// named returns the name of the request for a key. The name depends only on the key, because
 // agents must find their requests after a crash, and may get requests by name but not list them.
 // The name cannot be guessed without the key.
-func (d *csrDriver) requestName(signer crypto.Signer) (string, error) {
+func (d *csrDriver) named(key []byte) (signer crypto.Signer, name string, err error) {
+	parsed, err := keyutil.ParsePrivateKeyPEM(key)
+	if err != nil {
+		return nil, "", err
+	}
+	signer, ok := parsed.(crypto.Signer)
+	if !ok {
+		return nil, "", fmt.Errorf("a %T cannot sign", parsed)
+	}
 	encoded, err := x509.MarshalPKIXPublicKey(signer.Public())
 	if err != nil {
-		return "", fmt.Errorf("encode the public key: %w", err)
+		return nil, "", fmt.Errorf("encode the public key: %w", err)
 	}
 	sum := sha256.Sum256(encoded)
-	return d.clusterName + "-" + hex.EncodeToString(sum[:8]), nil
+	return signer, d.clusterName + "-" + hex.EncodeToString(sum[:8]), nil
 }
 
 func (d *csrDriver) request(ctx context.Context, hub kubernetes.Interface, known *identity, key []byte) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	signer, err := signerOf(key)
-	if err != nil {
-		return "", err
-	}
-	name, err := d.requestName(signer)
+	signer, name, err := d.named(key)
 	if err != nil {
 		return "", err
 	}
@@ -285,8 +274,12 @@ func (d *csrDriver) renew(ctx context.Context, hub *hubClients, renewed func(con
 		certificateExpiry.Set(float64(certificate.NotAfter.Unix()))
 		at := renewAt(certificate)
 		logger.V(2).Info("The client certificate will be renewed", "at", at, "expires", certificate.NotAfter)
-		if !d.sleepUntil(ctx, at) {
-			return
+		if left := at.Sub(d.clock.Now()); left > 0 {
+			select {
+			case <-ctx.Done():
+				return
+			case <-d.clock.After(left):
+			}
 		}
 		waits, denied := backoff(renewPause, maxRenewPause), backoff(deniedPause, maxDeniedPause)
 		for {
@@ -302,25 +295,10 @@ func (d *csrDriver) renew(ctx context.Context, hub *hubClients, renewed func(con
 				delay = denied.Step()
 			}
 			logger.Error(err, "Failed to renew the client certificate; retrying", "expires", certificate.NotAfter, "retryAfter", delay)
-			if !pause(ctx, delay, nil) {
+			if !reconcile.Pause(ctx, delay, nil) {
 				return
 			}
 		}
-	}
-}
-
-func (d *csrDriver) sleepUntil(ctx context.Context, at time.Time) bool {
-	left := at.Sub(d.clock.Now())
-	if left <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := d.clock.NewTimer(left)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C():
-		return true
 	}
 }
 

@@ -2,6 +2,7 @@ package membership
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -24,12 +25,9 @@ func clientsFor(config *rest.Config) (*hubClients, error) {
 	if err != nil {
 		return nil, fmt.Errorf("hub client: %w", err)
 	}
-	kube, err := kubernetes.NewForConfigAndClient(config, http)
-	if err != nil {
-		return nil, fmt.Errorf("hub client: %w", err)
-	}
-	ocm, err := versioned.NewForConfigAndClient(config, http)
-	if err != nil {
+	kube, kubeErr := kubernetes.NewForConfigAndClient(config, http)
+	ocm, ocmErr := versioned.NewForConfigAndClient(config, http)
+	if err := errors.Join(kubeErr, ocmErr); err != nil {
 		return nil, fmt.Errorf("hub client: %w", err)
 	}
 	return &hubClients{kube: kube, ocm: ocm}, nil

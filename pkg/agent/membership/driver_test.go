@@ -20,14 +20,16 @@ func arn(t *testing.T, name string) irsa.ARN {
 }
 
 func TestDriverIsChosen(t *testing.T) {
+	china := arn(t, "managed")
+	china.Partition = "aws-cn"
 	for name, test := range map[string]struct {
 		config Config
 		want   string
 	}{
-		"csr":      {Config{Driver: registerv1alpha1.DriverCSR}, "csr"},
-		"aws-irsa": {Config{Driver: registerv1alpha1.DriverAWSIRSA, HubCluster: arn(t, "hub"), ManagedCluster: arn(t, "managed")}, "irsa"},
-		"unknown":  {Config{Driver: "grpc"}, ""},
-		"no ARN":   {Config{Driver: registerv1alpha1.DriverAWSIRSA}, ""},
+		"csr":            {Config{Driver: registerv1alpha1.DriverCSR}, "csr"},
+		"aws-irsa":       {Config{Driver: registerv1alpha1.DriverAWSIRSA, HubCluster: arn(t, "hub"), ManagedCluster: arn(t, "managed")}, "irsa"},
+		"unknown":        {Config{Driver: "grpc"}, ""},
+		"two partitions": {Config{Driver: registerv1alpha1.DriverAWSIRSA, HubCluster: arn(t, "hub"), ManagedCluster: china}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := newDriver(&test.config, nil)

@@ -1,7 +1,6 @@
 package membership
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -21,14 +20,8 @@ const (
 
 // endpoint is the address of a hub, and the data to verify the hub.
 type endpoint struct {
-	server, serverName, proxyURL string
-	ca                           []byte
-	insecure                     bool
-}
-
-func (e *endpoint) equal(other *endpoint) bool {
-	return e.server == other.server && e.serverName == other.serverName && e.proxyURL == other.proxyURL &&
-		e.insecure == other.insecure && bytes.Equal(e.ca, other.ca)
+	server, serverName, proxyURL, ca string
+	insecure                         bool
 }
 
 func (e *endpoint) hash() string {
@@ -42,7 +35,7 @@ func (e *endpoint) kubeconfig(user *clientcmdapi.AuthInfo) ([]byte, error) {
 	return clientcmd.Write(clientcmdapi.Config{
 		Clusters: map[string]*clientcmdapi.Cluster{kubeconfigHub: {
 			Server: e.server, TLSServerName: e.serverName, ProxyURL: e.proxyURL,
-			CertificateAuthorityData: e.ca, InsecureSkipTLSVerify: e.insecure,
+			CertificateAuthorityData: []byte(e.ca), InsecureSkipTLSVerify: e.insecure,
 		}},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{kubeconfigUser: user},
 		Contexts:       map[string]*clientcmdapi.Context{kubeconfigHub: {Cluster: kubeconfigHub, AuthInfo: kubeconfigUser}},
@@ -61,13 +54,14 @@ func endpointOf(config *clientcmdapi.Config) (*endpoint, error) {
 	}
 	e := &endpoint{
 		server: cluster.Server, serverName: cluster.TLSServerName, proxyURL: cluster.ProxyURL,
-		ca: cluster.CertificateAuthorityData, insecure: cluster.InsecureSkipTLSVerify,
+		ca: string(cluster.CertificateAuthorityData), insecure: cluster.InsecureSkipTLSVerify,
 	}
 	if len(e.ca) == 0 && cluster.CertificateAuthority != "" {
-		var err error
-		if e.ca, err = os.ReadFile(cluster.CertificateAuthority); err != nil {
+		ca, err := os.ReadFile(cluster.CertificateAuthority)
+		if err != nil {
 			return nil, err
 		}
+		e.ca = string(ca)
 	}
 	return e, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/fence"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 	"open-cluster-management.io/hub-apiserver/pkg/rehoming"
 )
 
@@ -127,22 +128,11 @@ func (m *membership) obeys(ctx context.Context, cluster *clusterv1.ManagedCluste
 
 // awaitOthers waits until all other processes of the agent have noticed that this one has raised the epoch.
 func (r *Registrar) awaitOthers(ctx context.Context) {
-	if left := time.Until(r.raisedAt.Add(fence.Wait)); !r.raisedAt.IsZero() && left > 0 {
-		pause(ctx, left, nil)
-	}
+	reconcile.Pause(ctx, time.Until(r.raisedAt.Add(fence.Wait)), nil)
 }
 
 func (m *membership) openFence() {
-	if m.config.Fence == nil {
-		return
-	}
 	if epoch, err := epochOf(m.known); err == nil {
 		m.config.Fence.Open(epoch)
-	}
-}
-
-func (r *Registrar) closeFence() {
-	if r.config.Fence != nil {
-		r.config.Fence.Close()
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/managednamespaces"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 const (
@@ -203,8 +204,8 @@ func (m *membership) hasMoved(ctx context.Context) bool {
 	if _, none := m.bootstrap.load(); err != nil || errors.Is(none, errNoBootstrap) {
 		return false
 	}
-	for pause(ctx, wait.Jitter(movePeriod, 0.5), nil) {
-		if now, err := m.bootstrap.endpoint(); err == nil && !now.equal(before) {
+	for reconcile.Pause(ctx, wait.Jitter(movePeriod, 0.5), nil) {
+		if now, err := m.bootstrap.endpoint(); err == nil && *now != *before {
 			return true
 		}
 	}
@@ -311,7 +312,7 @@ func (m *membership) drain(ctx context.Context, uid types.UID) {
 	m.serve(ctx)
 }
 
-func (m *membership) lookAgain() { signal(m.again) }
+func (m *membership) lookAgain() { reconcile.Signal(m.again) }
 
 // setLatest stores the state of the own ManagedCluster and signals relevant changes.
 func (m *membership) setLatest(cluster *clusterv1.ManagedCluster) {
@@ -320,19 +321,11 @@ func (m *membership) setLatest(cluster *clusterv1.ManagedCluster) {
 		return
 	}
 	if before.Spec.LeaseSeconds() != cluster.Spec.LeaseSeconds() {
-		signal(m.retimed)
+		reconcile.Signal(m.retimed)
 	}
 	if before.UID != cluster.UID || !before.DeletionTimestamp.Equal(cluster.DeletionTimestamp) ||
 		!equality.Semantic.DeepEqual(before.Status.ManagedNamespaces, cluster.Status.ManagedNamespaces) {
-		signal(m.relisted)
-	}
-}
-
-// signal wakes the reader of a channel that holds one signal.
-func signal(to chan<- struct{}) {
-	select {
-	case to <- struct{}{}:
-	default:
+		reconcile.Signal(m.relisted)
 	}
 }
 
@@ -356,7 +349,7 @@ func (m *membership) become(next mode) {
 	m.task.stop()
 	m.task, m.mode = nil, next
 	if next == idle {
-		m.closeFence()
+		m.config.Fence.Close()
 	} else {
 		m.openFence()
 	}

@@ -13,8 +13,11 @@ import (
 	"k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
+	"open-cluster-management.io/hub-apiserver/pkg/agent/fence"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 	"open-cluster-management.io/hub-apiserver/pkg/rehoming"
 )
 
@@ -37,7 +40,7 @@ type Registrar struct {
 	lostNow chan struct{}
 	// raisedAt is the time at which this process raised the epoch of the hub. Only Run and what it calls write it.
 	raisedAt time.Time
-	// waiting is the message of Waiting. It is nil while the agent works.
+	// waiting is the message of Waiting.
 	waiting atomic.Pointer[string]
 }
 
@@ -53,6 +56,9 @@ func New(config Config) (*Registrar, error) {
 	if config.Identity == nil {
 		config.Identity = config.Managed
 	}
+	if config.Fence == nil {
+		config.Fence = fence.New(nil)
+	}
 	r := &Registrar{
 		config: config, lostNow: make(chan struct{}, 1),
 		store: &store{secrets: config.Identity.CoreV1().Secrets(config.Namespace), name: config.SecretName, clusterName: config.ClusterName},
@@ -67,20 +73,15 @@ func New(config Config) (*Registrar, error) {
 
 // Waiting returns the reason why the agent waits, or an empty string while it works.
 func (r *Registrar) Waiting() string {
-	if message := r.waiting.Load(); message != nil {
-		return *message
-	}
-	return ""
+	return ptr.Deref(r.waiting.Load(), "")
 }
 
 func (r *Registrar) note(message string) {
-	if message == "" {
-		r.waiting.Store(nil)
-		joined.Set(1)
-		return
-	}
 	r.waiting.Store(&message)
 	joined.Set(0)
+	if message == "" {
+		joined.Set(1)
+	}
 }
 
 // verdict is the reason why a membership has ended.
@@ -108,12 +109,12 @@ func (r *Registrar) Run(ctx context.Context, workload Workload) error {
 	last, delay := afresh, time.Duration(0)
 	for ctx.Err() == nil {
 		if last == afresh || last == superseded {
-			r.store.hold(nil)
+			r.store.held.Store(nil)
 		}
 		began := time.Now()
 		var err error
 		last, err = r.guarded(ctx, func(ctx context.Context) (verdict, error) {
-			if !pause(ctx, delay, nil) {
+			if !reconcile.Pause(ctx, delay, nil) {
 				return stopped, nil
 			}
 			known, err := r.join(ctx, last == rejected)

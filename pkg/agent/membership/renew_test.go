@@ -83,7 +83,7 @@ func TestRenewalEndsWithoutCertificate(t *testing.T) {
 	r := newRegistrar(t, Config{})
 	d := r.driver.(*csrDriver)
 	for name, known := range map[string]*identity{"no identity": nil, "no certificate": {data: map[string][]byte{}}} {
-		d.store.hold(known)
+		d.store.held.Store(known)
 		d.renew(t.Context(), newHub(t).hubClients, func(context.Context, *identity) error {
 			t.Errorf("%s: renew() called renewed, want no call", name)
 			return nil

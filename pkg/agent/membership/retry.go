@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 const (
@@ -27,19 +29,6 @@ const (
 // backoff returns delays that double, with a jitter of up to half of the delay.
 func backoff(first, most time.Duration) wait.Backoff {
 	return wait.Backoff{Duration: first, Cap: most, Factor: 2, Jitter: 0.5, Steps: math.MaxInt}
-}
-
-// pause waits for the given time or until again is signalled. It returns false if ctx has ended.
-func pause(ctx context.Context, length time.Duration, again <-chan struct{}) bool {
-	timer := time.NewTimer(length)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-	case <-again:
-	}
-	return ctx.Err() == nil
 }
 
 // poll calls ask until it returns true or an error. It is for objects that the bootstrap identity may get by name, but not
@@ -72,7 +61,7 @@ func (r *Registrar) insist(ctx context.Context, problem string, do func(context.
 		delay := waits.Step()
 		r.note(fmt.Sprintf("%s: %v", problem, err))
 		klog.FromContext(ctx).Error(err, "The agent waits", "problem", problem, "retryAfter", delay)
-		if !pause(ctx, delay, nil) {
+		if !reconcile.Pause(ctx, delay, nil) {
 			return ctx.Err()
 		}
 	}
@@ -81,7 +70,7 @@ func (r *Registrar) insist(ctx context.Context, problem string, do func(context.
 // repeat calls do until ctx ends: again after the period, at once when wake is signalled, and with growing delays of at
 // most mostRetry after an error. It logs an error unless it is that of the last call.
 func repeat(ctx context.Context, failure string, period func() time.Duration, mostRetry time.Duration, wake <-chan struct{}, do func(context.Context) error) {
-	retries, logged := backoff(firstPause, mostRetry), complaint{}
+	retries, logged := backoff(firstPause, mostRetry), reconcile.Complaint{}
 	for {
 		err := do(ctx)
 		if ctx.Err() != nil {
@@ -93,10 +82,10 @@ func repeat(ctx context.Context, failure string, period func() time.Duration, mo
 		} else {
 			delay = retries.Step()
 		}
-		if logged.differs(err) {
+		if logged.Differs(err) {
 			klog.FromContext(ctx).Info(failure, "err", err, "retryAfter", delay)
 		}
-		if !pause(ctx, delay, wake) {
+		if !reconcile.Pause(ctx, delay, wake) {
 			return
 		}
 	}
@@ -105,16 +94,4 @@ func repeat(ctx context.Context, failure string, period func() time.Duration, mo
 // final reports whether waiting cannot resolve an error.
 func final(err error) bool {
 	return errors.As(err, new(*foreignError)) || errors.Is(err, errSecretDeleted) || errors.Is(err, errRaised)
-}
-
-// complaint is the last logged error of a repeated operation.
-type complaint struct{ text string }
-
-// differs reports whether an error must be logged, because it differs from the previous one.
-func (c *complaint) differs(err error) bool {
-	before := c.text
-	if c.text = ""; err != nil {
-		c.text = err.Error()
-	}
-	return err != nil && c.text != before
 }

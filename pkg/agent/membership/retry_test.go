@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
-	"time"
 )
 
 // TestInsist checks that an operation is repeated until it succeeds, with its problem in Waiting, and that an error that
@@ -35,32 +34,6 @@ func TestInsist(t *testing.T) {
 				})
 				if !errors.Is(err, test.want) || calls > len(test.errs)+1 || test.want != nil && calls != 2 {
 					t.Errorf("insist() = %v after %d calls, want %v", err, calls, test.want)
-				}
-			})
-		})
-	}
-}
-
-// The test uses the clock of synctest, so it takes no time.
-func TestPause(t *testing.T) {
-	for name, test := range map[string]struct {
-		end  func(again chan<- struct{}, cancel func())
-		want bool
-		took time.Duration
-	}{
-		"the time is over":   {func(chan<- struct{}, func()) {}, true, time.Hour},
-		"again is signalled": {func(again chan<- struct{}, _ func()) { again <- struct{}{} }, true, time.Minute},
-		"ctx ends":           {func(_ chan<- struct{}, cancel func()) { cancel() }, false, time.Minute},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				again := make(chan struct{})
-				began := time.Now()
-				time.AfterFunc(time.Minute, func() { test.end(again, cancel) })
-				if got := pause(ctx, time.Hour, again); got != test.want || time.Since(began) != test.took {
-					t.Errorf("pause() = %t after %s, want %t after %s", got, time.Since(began), test.want, test.took)
 				}
 			})
 		})

@@ -10,7 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -70,17 +70,15 @@ type store struct {
 	secrets     corev1client.SecretInterface
 	name        string
 	clusterName string
-
-	mu sync.Mutex
 	// held is the last known content of the Secret. It is nil until the Secret has been read.
-	held *identity
+	held atomic.Pointer[identity]
 }
 
 // read returns the identity in the Secret. The identity is empty if the Secret does not exist.
 func (s *store) read(ctx context.Context) (*identity, error) {
 	secret, err := s.secrets.Get(ctx, s.name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		s.hold(nil)
+		s.held.Store(nil)
 		return &identity{data: map[string][]byte{}}, nil
 	}
 	if err != nil {
@@ -90,14 +88,8 @@ func (s *store) read(ctx context.Context) (*identity, error) {
 		return nil, err
 	}
 	known := identityOf(secret)
-	s.hold(known)
+	s.held.Store(known)
 	return known.clone(), nil
-}
-
-func (s *store) hold(known *identity) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.held = known
 }
 
 func identityOf(secret *corev1.Secret) *identity {
@@ -161,7 +153,7 @@ func (s *store) write(ctx context.Context, change func(*identity)) (*identity, e
 	if err != nil {
 		return nil, fmt.Errorf("identity in Secret %s: %w", s.name, err)
 	}
-	s.hold(known)
+	s.held.Store(known)
 	return known.clone(), nil
 }
 
@@ -171,12 +163,10 @@ func same(a, b *corev1.Secret) bool {
 
 // last returns the last known content of the Secret, or nil.
 func (s *store) last() *identity {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.held == nil {
-		return nil
+	if held := s.held.Load(); held != nil {
+		return held.clone()
 	}
-	return s.held.clone()
+	return nil
 }
 
 func (i *identity) into(secret *corev1.Secret) {
@@ -202,7 +192,7 @@ func (s *store) setDeleted(ctx context.Context, uid *types.UID) error {
 	if err != nil {
 		return fmt.Errorf("identity in Secret %s: %w", s.name, err)
 	}
-	s.hold(identityOf(secret))
+	s.held.Store(identityOf(secret))
 	return nil
 }
 
@@ -233,29 +223,36 @@ var fileKeys = []string{keyClusterName, keyAgentName, keyPrivateKey, keyCertific
 
 // mirror writes the identity to a directory that only the current user can read.
 func mirror(dir string, known *identity) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("--hub-kubeconfig-dir: %w", err)
-	}
-	// The directory may have existed with another mode.
-	if info, err := os.Stat(dir); err != nil {
-		return fmt.Errorf("--hub-kubeconfig-dir: %w", err)
-	} else if info.Mode().Perm() != 0o700 {
-		if err := os.Chmod(dir, 0o700); err != nil {
-			return fmt.Errorf("--hub-kubeconfig-dir must be the agent's own directory: %w", err)
-		}
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		err = private(dir)
 	}
 	for _, key := range fileKeys {
-		path := filepath.Join(dir, key)
 		value, ok := known.data[key]
-		if !ok {
-			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("--hub-kubeconfig-dir: %w", err)
+		switch path := filepath.Join(dir, key); {
+		case err != nil:
+		case ok:
+			err = replaceFile(path, value)
+		default:
+			if err = os.Remove(path); errors.Is(err, fs.ErrNotExist) {
+				err = nil
 			}
-			continue
 		}
-		if err := replaceFile(path, value); err != nil {
-			return fmt.Errorf("--hub-kubeconfig-dir: %w", err)
-		}
+	}
+	if err != nil {
+		return fmt.Errorf("--hub-kubeconfig-dir: %w", err)
+	}
+	return nil
+}
+
+// private keeps others from reading a directory, which may have existed with another mode.
+func private(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil || info.Mode().Perm() == 0o700 {
+		return err
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return fmt.Errorf("must be the agent's own directory: %w", err)
 	}
 	return nil
 }

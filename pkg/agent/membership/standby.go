@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 	"open-cluster-management.io/hub-apiserver/pkg/rehoming"
 )
 
@@ -74,10 +75,10 @@ func (r *Registrar) guarded(ctx context.Context, run func(context.Context) (verd
 // followStandby waits until the standby hub has adopted the cluster. It returns nil if ctx ends.
 func (r *Registrar) followStandby(ctx context.Context) *standbyHub {
 	waits := backoff(lostPeriod, maxLostPeriod)
-	var logged complaint
+	var logged reconcile.Complaint
 	period := waits.Step()
 	for {
-		if !pause(ctx, period, r.lostNow) {
+		if !reconcile.Pause(ctx, period, r.lostNow) {
 			return nil
 		}
 		if r.lost.Load() {
@@ -92,7 +93,7 @@ func (r *Registrar) followStandby(ctx context.Context) *standbyHub {
 			return nil
 		case found != nil:
 			return found
-		case logged.differs(err):
+		case logged.Differs(err):
 			klog.FromContext(ctx).Info("Failed to ask the standby hub whether it has adopted the cluster", "err", err)
 		}
 	}
@@ -159,7 +160,7 @@ func (r *Registrar) ownHub(ctx context.Context, known *identity, config *clientc
 		return false, err
 	}
 	current, err := knownEndpoint(known)
-	if err != nil || !current.equal(standby) {
+	if err != nil || *current != *standby {
 		return false, nil
 	}
 	if before := known.data[keyStandbyKubeconfig]; len(before) > 0 && !bytes.Equal(before, kubeconfig) {
@@ -220,7 +221,7 @@ func (r *Registrar) moveTo(ctx context.Context, hub *standbyHub) error {
 		r.lost.Store(false)
 		klog.FromContext(ctx).Info("Moving to the hub that has adopted the cluster", "cluster", r.config.ClusterName, "hub", hub.server, "epoch", hub.epoch)
 	case errors.Is(err, errRaised):
-		r.store.hold(nil)
+		r.store.held.Store(nil)
 	default:
 		return ignoreEnd(ctx, err)
 	}
@@ -232,6 +233,6 @@ func (r *Registrar) responded(err error) {
 	var status apierrors.APIStatus
 	lost := err != nil && (!errors.As(err, &status) || status.Status().Code >= 500)
 	if before := r.lost.Swap(lost); lost && !before {
-		signal(r.lostNow)
+		reconcile.Signal(r.lostNow)
 	}
 }

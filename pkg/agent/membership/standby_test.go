@@ -17,6 +17,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/fence"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 	"open-cluster-management.io/hub-apiserver/pkg/rehoming"
 )
 
@@ -264,7 +265,7 @@ func TestStandbyIsAsked(t *testing.T) {
 		during(30*time.Second, 45*time.Second)
 		r.lost.Store(true)
 		lost := time.Now()
-		signal(r.lostNow)
+		reconcile.Signal(r.lostNow)
 		synctest.Wait()
 		if last := asked[len(asked)-1]; !last.Equal(lost) {
 			t.Errorf("the standby hub was asked last %s before the hub was lost, want at once", lost.Sub(last))

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -18,14 +20,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	coreinformers "k8s.io/client-go/informers/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/retry"
-	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/managednamespaces"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
@@ -93,7 +96,7 @@ func newReporter(m *membership) (*reporter, error) {
 	r.namespaces, err = managednamespaces.New(managednamespaces.Config{
 		HubHash: m.hub.Hash, Managed: m.config.Managed, Required: r.requiredNamespaces, Changed: r.namespacesChanged,
 	})
-	return r, err
+	return r, errors.Join(err, r.nodes.SetTransform(keepResources))
 }
 
 // followNamespaces creates and labels the namespaces that the hub requires until ctx ends.
@@ -131,7 +134,7 @@ func (r *reporter) requiredNamespaces() sets.Set[string] {
 // namespacesChanged triggers a report if the conditions of namespaces differ from those on the hub.
 func (r *reporter) namespacesChanged() {
 	if cluster := r.latest.Load(); cluster != nil && namespaceReport(cluster.Status.ManagedNamespaces, r.namespaces.Condition) != nil {
-		signal(r.due)
+		reconcile.Signal(r.due)
 	}
 }
 
@@ -171,10 +174,6 @@ func keepResources(object any) (any, error) {
 }
 
 func (r *reporter) run(ctx context.Context) {
-	if err := r.nodes.SetTransform(keepResources); err != nil {
-		klog.FromContext(ctx).Error(err, "Failed to watch nodes")
-		return
-	}
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	watching.Go(func() { r.nodes.RunWithContext(ctx) })
@@ -246,11 +245,8 @@ func (r *reporter) ready(ctx context.Context) error {
 // resources returns the capacity of all nodes, and the allocatable resources of schedulable nodes.
 func (r *reporter) resources() (capacity, allocatable clusterv1.ResourceList) {
 	capacity, allocatable = clusterv1.ResourceList{}, clusterv1.ResourceList{}
-	for _, object := range r.nodes.GetStore().List() {
-		node, ok := object.(*corev1.Node)
-		if !ok {
-			continue
-		}
+	nodes, _ := corelisters.NewNodeLister(r.nodes.GetIndexer()).List(labels.Everything()) // a lister does not fail
+	for _, node := range nodes {
 		add(capacity, node.Status.Capacity)
 		if !node.Spec.Unschedulable {
 			add(allocatable, node.Status.Allocatable)
@@ -299,10 +295,9 @@ func (r *reporter) claims(ctx context.Context, version string) ([]clusterv1.Mana
 		}
 	}
 	claims := make([]clusterv1.ManagedClusterClaim, 0, len(values))
-	for name, value := range values {
-		claims = append(claims, clusterv1.ManagedClusterClaim{Name: name, Value: value})
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		claims = append(claims, clusterv1.ManagedClusterClaim{Name: name, Value: values[name]})
 	}
-	slices.SortFunc(claims, func(a, b clusterv1.ManagedClusterClaim) int { return strings.Compare(a.Name, b.Name) })
 	return claims, true
 }
 

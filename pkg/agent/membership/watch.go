@@ -15,6 +15,7 @@ import (
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 const (
@@ -63,7 +64,7 @@ func (f *followed[T]) follow(ctx context.Context, see func(sight[T])) {
 		if asked, ok := apierrors.SuggestsClientDelay(err); ok {
 			delay = max(delay, time.Duration(asked)*time.Second)
 		}
-		if !pause(ctx, delay, f.again) {
+		if !reconcile.Pause(ctx, delay, f.again) {
 			return
 		}
 	}

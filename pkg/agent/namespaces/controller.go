@@ -34,11 +34,6 @@ const (
 	// workers is the number of namespaces that are reported in parallel. It is small, because
 	// thousands of namespaces at the first start must not delay ManifestWorks and accounts.
 	workers = 4
-	// firstRetry and lastRetry bound the backoff of a failed namespace.
-	firstRetry = 200 * time.Millisecond
-	lastRetry  = 2 * time.Minute
-	// passTimeout bounds one pass.
-	passTimeout = 30 * time.Second
 	// fullRetry is the delay after the quota of the hub rejects a report, in which no other report is created.
 	// invalidRetry is the delay after the hub rejects labels that exceed its limits. Quotas and limits seldom change.
 	fullRetry    = 2 * time.Minute
@@ -52,12 +47,10 @@ var errFull = errors.New("the quota of the hub is exhausted")
 
 // Config is the configuration of a Controller. All fields are required.
 type Config struct {
-	// ClusterName is the name of the managed cluster and the hub namespace of its reports.
+	// ClusterName is also the namespace of the ClusterNamespaces on the hub.
 	ClusterName string
-	// Hub reads and writes ClusterNamespaces.
-	Hub versioned.Interface
-	// Managed watches namespaces.
-	Managed metadata.Interface
+	Hub         versioned.Interface
+	Managed     metadata.Interface
 }
 
 // Controller reports the namespaces of one managed cluster. Its loop reconciles namespaces by name.
@@ -95,7 +88,6 @@ func New(config Config) (*Controller, error) {
 		Feeds:     []reconcile.Feed{{Informer: c.reportInformer, Keys: reconcile.ByName}, {Informer: c.namespaceInformer, Keys: reconcile.ByName}},
 		Reconcile: c.pass, Retry: c.retry,
 		Workers: workers, TenantWorkers: workers,
-		Timeout: passTimeout, StuckTimeout: passTimeout, FirstRetry: firstRetry, LastRetry: lastRetry,
 		ReportsStates: true,
 	}
 	return c, errors.Join(
@@ -182,14 +174,10 @@ func (c *Controller) release(ctx context.Context) {
 // reconcile creates, updates or deletes the report of a namespace. It makes at most one request.
 // The watch event of the result triggers the next pass.
 func (c *Controller) reconcile(ctx context.Context, name string) error {
-	namespace, err := c.namespaces.Get(name)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("get namespace from cache: %w", err)
-	}
-	report, err := c.reports.Get(name)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("get ClusterNamespace from cache: %w", err)
-	}
+	// The only error of a lister is that the informer does not contain the object.
+	namespace, _ := c.namespaces.Get(name)
+	report, _ := c.reports.Get(name)
+	var err error
 	operation := ""
 	switch exists := namespace != nil && namespace.DeletionTimestamp == nil; {
 	case exists && report == nil:

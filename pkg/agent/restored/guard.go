@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,6 +26,7 @@ import (
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	clusterclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 // ErrRestored is the error of a session that began before the hub was restored. A new session must list
@@ -50,10 +52,8 @@ func init() { legacyregistry.MustRegister(retainedGauge) }
 
 // Config is the configuration of a Guard.
 type Config struct {
-	// ClusterName is the name of the managed cluster.
 	ClusterName string
-	// Clusters reads the own ManagedCluster.
-	Clusters clusterclient.ManagedClusterInterface
+	Clusters    clusterclient.ManagedClusterInterface
 	// Latest returns the last known state of the own ManagedCluster, or nil. It may be nil.
 	Latest func() *clusterv1.ManagedCluster
 }
@@ -65,12 +65,12 @@ type Guard struct {
 	// changed is closed when the hub was restored after the session began.
 	changed chan struct{}
 	once    sync.Once
+	// found is true if this process has read the ManagedCluster.
+	found atomic.Bool
 
 	mu sync.Mutex
-	// restore is the restore of the hub's data when the session began. found is true if this process has
-	// read the ManagedCluster.
+	// restore is the restore of the hub's data when the session began.
 	restore string
-	found   bool
 	// retained describes what stays, by resource and name.
 	retained map[Ref]string
 }
@@ -93,24 +93,18 @@ func New(config Config) *Guard {
 }
 
 // Expect makes Begin wait for the ManagedCluster, because an earlier session has read it.
-func (g *Guard) Expect() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.found = true
-}
+func (g *Guard) Expect() { g.found.Store(true) }
 
 // expected reports whether this process has read the ManagedCluster.
 func (g *Guard) expected() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.found || g.config.Latest != nil && g.config.Latest() != nil
+	return g.found.Load() || g.config.Latest != nil && g.config.Latest() != nil
 }
 
 // Begin reads the ManagedCluster. The session must not list objects of the hub before. It returns an
 // error only if ctx has ended. If this process has never read the ManagedCluster and the hub does not
 // return it, nothing shows whether the hub was restored, so objects that the hub does not know are removed.
 func (g *Guard) Begin(ctx context.Context) error {
-	logger, waiting := klog.FromContext(ctx), ""
+	logger, logged := klog.FromContext(ctx), reconcile.Complaint{}
 	backoff := wait.Backoff{Duration: firstRetry, Factor: 2, Jitter: 0.5, Steps: retries, Cap: requestTimeout}
 	delay := backoff.DelayFunc()
 	return delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
@@ -120,20 +114,20 @@ func (g *Guard) Begin(ctx context.Context) error {
 			logger.Info("The agent cannot read its ManagedCluster, so it does not keep objects that a restored hub does not know", "cluster", g.config.ClusterName, "err", err)
 			return true, nil
 		case err != nil:
-			if waiting != err.Error() {
-				waiting = err.Error()
+			if logged.Differs(err) {
 				logger.Info("Waiting for the ManagedCluster", "cluster", g.config.ClusterName, "err", err)
 			}
 			return false, nil
 		}
+		g.Expect()
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.found, g.restore = true, cluster.Annotations[clusterv1.RestoredAnnotation]
+		g.restore = cluster.Annotations[clusterv1.RestoredAnnotation]
 		return true, nil
 	})
 }
 
-// Run returns ErrRestored when the hub has been restored since the session began, or nil when ctx ends.
+// Run returns ErrRestored when the hub was restored since the session began, or nil when ctx ends.
 func (g *Guard) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -186,19 +180,14 @@ func (g *Guard) Keeps(ctx context.Context, seen bool) (bool, error) {
 	return !seen && cluster.PendingRestore() != "", nil
 }
 
-// Current returns an error if the hub was restored since the session began, or if this is not known. Like
-// Keeps, call it after the answer of the hub that it is about.
-func (g *Guard) Current(ctx context.Context) error {
-	_, err := g.Keeps(ctx, true)
-	return err
-}
-
 // Retain records that objects stay. The text describes them.
 func (g *Guard) Retain(ref Ref, text string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if _, known := g.retained[ref]; !known {
+		retainedGauge.WithLabelValues(ref.Resource).Inc()
+	}
 	g.retained[ref] = text
-	g.count(ref.Resource)
 }
 
 // Release records that no objects stay because of the Guard. It reports whether some did.
@@ -211,19 +200,9 @@ func (g *Guard) Release(ref Ref) bool {
 	_, retained := g.retained[ref]
 	if retained {
 		delete(g.retained, ref)
-		g.count(ref.Resource)
+		retainedGauge.WithLabelValues(ref.Resource).Dec()
 	}
 	return retained
-}
-
-func (g *Guard) count(resource string) {
-	count := 0
-	for ref := range g.retained {
-		if ref.Resource == resource {
-			count++
-		}
-	}
-	retainedGauge.WithLabelValues(resource).Set(float64(count))
 }
 
 // Message lists what stays, one object per line, or returns an empty string.

@@ -119,18 +119,12 @@ func (c *Controller) describeForeign(account *corev1.ServiceAccount) string {
 }
 
 func (c *Controller) knownAccount(name string) *corev1.ServiceAccount {
-	account, err := c.accounts.ServiceAccounts(c.Namespace).Get(name)
-	if err != nil {
-		return nil
-	}
+	account, _ := c.accounts.ServiceAccounts(c.Namespace).Get(name) // nil if the informer does not contain it
 	return account
 }
 
 func (c *Controller) readAccount(ctx context.Context, name string) (*corev1.ServiceAccount, error) {
-	live, err := c.Managed.CoreV1().ServiceAccounts(c.Namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
+	live, err := reconcile.OrNil(c.Managed.CoreV1().ServiceAccounts(c.Namespace).Get(ctx, name, metav1.GetOptions{}))
 	if err != nil {
 		return nil, fmt.Errorf("get ServiceAccount: %w", err)
 	}

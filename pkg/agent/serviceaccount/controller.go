@@ -42,12 +42,10 @@ const (
 
 // Config is the configuration of a Controller. All fields except Restored are required.
 type Config struct {
-	// ClusterName is the name of the managed cluster and the namespace of its accounts.
+	// ClusterName is also the namespace of the ManagedServiceAccounts and of their Secrets on the hub.
 	ClusterName string
-	// Identity marks the ServiceAccounts of this agent; see [Identity].
-	Identity string
-	// HubHost is the address of the hub that is stored in an annotation.
-	HubHost string
+	// Identity marks the ServiceAccounts of this agent; see [Identity]. HubHost is written to an annotation of them.
+	Identity, HubHost string
 	// Namespace is the namespace of the ServiceAccounts on the managed cluster.
 	Namespace string
 	// Workers is the number of accounts that are handled in parallel.
@@ -55,12 +53,8 @@ type Config struct {
 	// VerifyInterval is the interval between checks of a token without a trigger.
 	VerifyInterval time.Duration
 
-	// Hub reads and reports ManagedServiceAccounts.
-	Hub versioned.Interface
-	// HubSecrets reads and writes the Secrets on the hub.
-	HubSecrets kubernetes.Interface
-	// Managed reads and writes the ServiceAccounts.
-	Managed kubernetes.Interface
+	Hub                 versioned.Interface
+	HubSecrets, Managed kubernetes.Interface
 	// CA reads the PEM bundle that verifies the API server of the managed cluster.
 	CA    func() ([]byte, error)
 	Clock clock.WithTicker
@@ -127,10 +121,7 @@ func (c *Controller) urgent(key cache.ObjectName) bool {
 }
 
 func (c *Controller) enqueueAll() {
-	owners, err := c.owners.List(labels.Everything())
-	if err != nil {
-		return
-	}
+	owners, _ := c.owners.List(labels.Everything()) // a lister does not fail
 	for _, owner := range owners {
 		c.loop.Add(cache.ObjectName{Name: owner.Name})
 	}

@@ -129,26 +129,6 @@ func desired(secret *corev1.Secret, owner *v1beta1.ManagedServiceAccount, token 
 	return result
 }
 
-// cause is the reason for a token request. It is empty if no request is necessary.
-type cause string
-
-const (
-	causeMissing   cause = "missing"
-	causeMalformed cause = "malformed"
-	// causeOther means that the token belongs to a ServiceAccount with another name or namespace.
-	causeOther cause = "other-account"
-	// causeReplaced means that the ServiceAccount of the token was deleted and created again.
-	causeReplaced cause = "account-replaced"
-	causeExpired  cause = "expired"
-	// causeRejected means that the managed cluster does not accept the token.
-	causeRejected cause = "rejected"
-	// causeRequest means that the spec has changed.
-	causeRequest cause = "spec-changed"
-	causeDue     cause = "due"
-)
-
-func (c cause) dead() bool { return c != "" && c != causeRequest && c != causeDue }
-
 type verdict int
 
 const (
@@ -173,8 +153,8 @@ type facts struct {
 type plan struct {
 	// ask is true if the token must be reviewed before another decision.
 	ask bool
-	// mint is the reason for a new token. It is empty if the current token remains.
-	mint cause
+	// mint is true if a new token must be requested. dead is true if the current one is missing or invalid.
+	mint, dead bool
 	// write is true if the Secret must be written.
 	write bool
 	// held are the claims of the token in the Secret.
@@ -184,35 +164,19 @@ type plan struct {
 // judge returns the plan for a Secret whose ownership is ours, absent or unread.
 func judge(f facts) plan {
 	if f.ownership != ours {
-		return plan{mint: causeMissing, write: true}
+		return plan{mint: true, dead: true, write: true}
 	}
 	token := f.secret.Data[v1beta1.SecretTokenKey]
 	held, err := parseToken(string(token))
 	if err == nil {
 		held.expires = knownExpiration(&f.owner.Status, held)
 	}
-	why := cause("")
+	// The ServiceAccount of the token may have been deleted and created again.
+	dead := err != nil || held.subject != subject(f.account.Namespace, f.account.Name) || held.accountUID != f.account.UID ||
+		!f.now.Before(held.expires) || f.verdict == rejected
 	switch {
-	case len(token) == 0:
-		why = causeMissing
-	case err != nil:
-		why = causeMalformed
-	case held.subject != subject(f.account.Namespace, f.account.Name):
-		why = causeOther
-	case held.accountUID != f.account.UID:
-		why = causeReplaced
-	case !f.now.Before(held.expires):
-		why = causeExpired
-	case f.verdict == rejected:
-		why = causeRejected
-	case f.secret.Annotations[RequestAnnotation] != f.request:
-		why = causeRequest
-	case !f.now.Before(held.due()):
-		why = causeDue
-	}
-	switch {
-	case why != "":
-		return plan{mint: why, write: true, held: held}
+	case dead || f.secret.Annotations[RequestAnnotation] != f.request || !f.now.Before(held.due()):
+		return plan{mint: true, dead: dead, write: true, held: held}
 	case f.verdict == notAsked:
 		return plan{ask: true}
 	}
@@ -243,28 +207,17 @@ type checked struct {
 	reviewed, next time.Time
 }
 
-// reason is the reason to read a Secret. It is empty if no read is necessary.
-type reason string
-
-const (
-	// reasonChange means that something has changed, or that the token is due.
-	reasonChange reason = "change"
-	// reasonRoutine means that the Secret was not read for some time, or only the CA has changed.
-	reasonRoutine reason = "routine"
-)
-
-// look returns the reason to read a Secret. now is the time of the agent, and managedNow is the
-// time of the managed cluster.
-func look(c *checked, accountUID types.UID, request, ca string, status *v1beta1.ManagedServiceAccountStatus, now, managedNow time.Time) reason {
+// look reports whether to read a Secret, and whether that is routine: it was not read for some time, or only the CA has
+// changed. now is the time of the agent, and managedNow is the time of the managed cluster.
+func look(c *checked, accountUID types.UID, request, ca string, status *v1beta1.ManagedServiceAccountStatus, now, managedNow time.Time) (due, routine bool) {
 	switch {
 	case c == nil:
-		return reasonRoutine
+		return true, true
 	case nudge(status) != "" || c.held.accountUID != accountUID || c.request != request || !managedNow.Before(c.held.due()):
-		return reasonChange
-	case c.ca != ca || !now.Before(c.next):
-		return reasonRoutine
+		return true, false
 	}
-	return ""
+	due = c.ca != ca || !now.Before(c.next)
+	return due, due
 }
 
 // nudge returns the reason of the condition by which the server reports a change or the deletion of
@@ -281,8 +234,8 @@ func nudge(status *v1beta1.ManagedServiceAccountStatus) string {
 	return ""
 }
 
-// quiet reports whether the status stays the same if a check fails, because no problem is known.
-func quiet(why reason, status *v1beta1.ManagedServiceAccountStatus, managedNow time.Time) bool {
-	return why == reasonRoutine && meta.IsStatusConditionTrue(status.Conditions, v1beta1.ConditionTokenReported) && nudge(status) == "" &&
+// quiet reports whether the status stays the same if a routine check fails, because no problem is known.
+func quiet(status *v1beta1.ManagedServiceAccountStatus, managedNow time.Time) bool {
+	return meta.IsStatusConditionTrue(status.Conditions, v1beta1.ConditionTokenReported) && nudge(status) == "" &&
 		status.ExpirationTimestamp != nil && managedNow.Before(status.ExpirationTimestamp.Time)
 }

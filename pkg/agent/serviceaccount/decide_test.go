@@ -85,26 +85,25 @@ func TestJudge(t *testing.T) {
 	for what, test := range map[string]struct {
 		change func(*facts)
 		want   plan
-		dead   bool
 	}{
 		"up to date":             {change: func(*facts) {}},
 		"not reviewed yet":       {change: func(f *facts) { f.verdict = notAsked }, want: plan{ask: true}},
-		"absent":                 {change: func(f *facts) { f.ownership, f.secret = absent, nil }, want: plan{mint: causeMissing, write: true}, dead: true},
-		"new":                    {change: func(f *facts) { f.ownership, f.secret = unread, nil }, want: plan{mint: causeMissing, write: true}, dead: true},
-		"no token":               {change: func(f *facts) { delete(f.secret.Data, v1beta1.SecretTokenKey) }, want: plan{mint: causeMissing, write: true}, dead: true},
-		"malformed":              {change: func(f *facts) { f.secret.Data[v1beta1.SecretTokenKey] = []byte("x") }, want: plan{mint: causeMalformed, write: true}, dead: true},
-		"other namespace":        {change: setToken(other), want: plan{mint: causeOther, write: true}, dead: true},
-		"previous UID":           {change: setToken(tokenOf("old", issued, time.Hour)), want: plan{mint: causeReplaced, write: true}, dead: true},
-		"expired":                {change: func(f *facts) { f.now = issued.Add(time.Hour) }, want: plan{mint: causeExpired, write: true}, dead: true},
-		"rejected":               {change: func(f *facts) { f.verdict = rejected }, want: plan{mint: causeRejected, write: true}, dead: true},
-		"other request":          {change: func(f *facts) { f.request = `{"validity":"2h0m0s"}` }, want: plan{mint: causeRequest, write: true}},
-		"due":                    {change: func(f *facts) { f.now = issued.Add(48 * time.Minute) }, want: plan{mint: causeDue, write: true}},
+		"absent":                 {change: func(f *facts) { f.ownership, f.secret = absent, nil }, want: plan{mint: true, dead: true, write: true}},
+		"new":                    {change: func(f *facts) { f.ownership, f.secret = unread, nil }, want: plan{mint: true, dead: true, write: true}},
+		"no token":               {change: func(f *facts) { delete(f.secret.Data, v1beta1.SecretTokenKey) }, want: plan{mint: true, dead: true, write: true}},
+		"malformed":              {change: func(f *facts) { f.secret.Data[v1beta1.SecretTokenKey] = []byte("x") }, want: plan{mint: true, dead: true, write: true}},
+		"other namespace":        {change: setToken(other), want: plan{mint: true, dead: true, write: true}},
+		"previous UID":           {change: setToken(tokenOf("old", issued, time.Hour)), want: plan{mint: true, dead: true, write: true}},
+		"expired":                {change: func(f *facts) { f.now = issued.Add(time.Hour) }, want: plan{mint: true, dead: true, write: true}},
+		"rejected":               {change: func(f *facts) { f.verdict = rejected }, want: plan{mint: true, dead: true, write: true}},
+		"other request":          {change: func(f *facts) { f.request = `{"validity":"2h0m0s"}` }, want: plan{mint: true, write: true}},
+		"due":                    {change: func(f *facts) { f.now = issued.Add(48 * time.Minute) }, want: plan{mint: true, write: true}},
 		"not yet due":            {change: func(f *facts) { f.now = issued.Add(45*time.Minute - time.Second) }},
-		"no token, not reviewed": {change: func(f *facts) { f.verdict, f.secret.Data = notAsked, nil }, want: plan{mint: causeMissing, write: true}, dead: true},
+		"no token, not reviewed": {change: func(f *facts) { f.verdict, f.secret.Data = notAsked, nil }, want: plan{mint: true, dead: true, write: true}},
 		"earlier expiry in the status": {change: func(f *facts) {
 			f.owner.Status.TokenSecretRef = &v1beta1.TokenSecretReference{LastRefreshTimestamp: metav1.NewTime(issued)}
 			f.owner.Status.ExpirationTimestamp = &metav1.Time{Time: issued.Add(12 * time.Minute)}
-		}, want: plan{mint: causeDue, write: true}},
+		}, want: plan{mint: true, write: true}},
 		"expiry of another token in the status": {change: func(f *facts) {
 			f.owner.Status.TokenSecretRef = &v1beta1.TokenSecretReference{LastRefreshTimestamp: metav1.NewTime(issued.Add(-time.Hour))}
 			f.owner.Status.ExpirationTimestamp = &metav1.Time{Time: issued.Add(5 * time.Minute)}
@@ -121,11 +120,8 @@ func TestJudge(t *testing.T) {
 		f := goodFacts()
 		test.change(&f)
 		got := judge(f)
-		if got.ask != test.want.ask || got.mint != test.want.mint || got.write != test.want.write {
+		if got.ask != test.want.ask || got.mint != test.want.mint || got.dead != test.want.dead || got.write != test.want.write {
 			t.Errorf("%s: judge() = %+v, want %+v", what, got, test.want)
-		}
-		if got.mint.dead() != test.dead {
-			t.Errorf("%s: dead() = %t, want %t", what, got.mint.dead(), test.dead)
 		}
 	}
 }
@@ -173,22 +169,33 @@ func TestLook(t *testing.T) {
 		return &v1beta1.ManagedServiceAccountStatus{Conditions: []metav1.Condition{{Type: v1beta1.ConditionSecretCreated, Status: metav1.ConditionFalse, Reason: reason}}}
 	}
 	c, status := good()
-	for what, test := range map[string]struct{ got, want reason }{
-		"up to date":             {look(c, "uid", "r", "ca", status, now, now), ""},
-		"first look":             {look(nil, "uid", "r", "ca", status, now, now), reasonRoutine},
-		"another ServiceAccount": {look(c, "new", "r", "ca", status, now, now), reasonChange},
-		"another spec":           {look(c, "uid", "q", "ca", status, now, now), reasonChange},
-		"another CA":             {look(c, "uid", "r", "new", status, now, now), reasonRoutine},
-		"due":                    {look(c, "uid", "r", "ca", status, now, issued.Add(48*time.Minute)), reasonChange},
-		"interval":               {look(c, "uid", "r", "ca", status, issued.Add(20*time.Minute), now), reasonRoutine},
-		"the Secret is missing":  {look(c, "uid", "r", "ca", nudged(v1beta1.ReasonSecretMissing), now, now), reasonChange},
-		"the Secret has changed": {look(c, "uid", "r", "ca", nudged(v1beta1.ReasonSecretChanged), now, now), reasonChange},
+	said := func(due, routine bool) string {
+		switch {
+		case routine && due:
+			return "routine"
+		case due:
+			return "change"
+		case routine:
+			return "a routine that is not due"
+		}
+		return ""
+	}
+	for what, test := range map[string]struct{ got, want string }{
+		"up to date":             {said(look(c, "uid", "r", "ca", status, now, now)), ""},
+		"first look":             {said(look(nil, "uid", "r", "ca", status, now, now)), "routine"},
+		"another ServiceAccount": {said(look(c, "new", "r", "ca", status, now, now)), "change"},
+		"another spec":           {said(look(c, "uid", "q", "ca", status, now, now)), "change"},
+		"another CA":             {said(look(c, "uid", "r", "new", status, now, now)), "routine"},
+		"due":                    {said(look(c, "uid", "r", "ca", status, now, issued.Add(48*time.Minute))), "change"},
+		"interval":               {said(look(c, "uid", "r", "ca", status, issued.Add(20*time.Minute), now)), "routine"},
+		"the Secret is missing":  {said(look(c, "uid", "r", "ca", nudged(v1beta1.ReasonSecretMissing), now, now)), "change"},
+		"the Secret has changed": {said(look(c, "uid", "r", "ca", nudged(v1beta1.ReasonSecretChanged), now, now)), "change"},
 	} {
 		if test.got != test.want {
 			t.Errorf("%s: look() = %q, want %q", what, test.got, test.want)
 		}
 	}
-	if got := look(c, "uid", "r", "ca", nudged(v1beta1.ReasonSecretConflict), now, now); got != "" {
+	if got := said(look(c, "uid", "r", "ca", nudged(v1beta1.ReasonSecretConflict), now, now)); got != "" {
 		t.Errorf("look() after a conflict that the agent reported = %q, want none", got)
 	}
 }

@@ -64,11 +64,11 @@ func (t *task) keepToken(ctx context.Context) (outcome, error) {
 		return t.fail(fmt.Errorf("CA of the managed cluster: %w", bundle.err))
 	}
 	t.ca = bundle.content
-	why := look(t.st.checked, t.account.UID, t.wanted.text, t.ca, &t.owner.Status, t.Clock.Now(), t.managedNow())
-	if why == "" {
+	due, routine := look(t.st.checked, t.account.UID, t.wanted.text, t.ca, &t.owner.Status, t.Clock.Now(), t.managedNow())
+	if !due {
 		return t.good(), nil
 	}
-	t.quiet = quiet(why, &t.owner.Status, t.managedNow())
+	t.quiet = routine && quiet(&t.owner.Status, t.managedNow())
 	result, err := t.check(ctx)
 	result.looked = true
 	return result, err
@@ -99,9 +99,9 @@ func (t *task) check(ctx context.Context) (outcome, error) {
 		}
 		p = judge(f)
 	}
-	if p.mint != "" {
+	if p.mint {
 		t.quiet = false
-		t.report.dead = t.report.dead || p.mint.dead()
+		t.report.dead = t.report.dead || p.dead
 		if f.ownership == absent && (t.owner.Status.TokenSecretRef != nil || nudge(&t.owner.Status) != "") {
 			t.absence = finding{v1beta1.ReasonSecretMissing, "The Secret does not exist on the hub"}
 		}
@@ -145,7 +145,7 @@ func (t *task) store(ctx context.Context, secret *corev1.Secret, p plan) (*corev
 		secret = &corev1.Secret{}
 	}
 	token := secret.Data[v1beta1.SecretTokenKey]
-	if p.mint != "" {
+	if p.mint {
 		token = []byte(t.st.spare.token)
 	}
 	return t.writeSecret(ctx, desired(secret, t.owner, token, []byte(t.ca), t.wanted.text))

@@ -41,8 +41,6 @@ const (
 	staleDelay = 200 * time.Millisecond
 	// defaultSlice is the default of Config.Slice. Passes are short, so that tenants take turns.
 	defaultSlice = 10 * time.Second
-	// defaultPriorityWorkers is the default of Config.PriorityWorkers.
-	defaultPriorityWorkers = 2
 )
 
 // errSuperseded ends a pass over a ManifestWork that is deleted during the pass.
@@ -58,37 +56,30 @@ const (
 	stateGone     = ""
 )
 
-// Config is the configuration of a Controller. All fields except WorkersPerTenant,
-// PriorityWorkers, Slice, EvictionGracePeriod, FeedbackJSONPaths and Tracer are required.
+// Config is the configuration of a Controller. All fields except WorkersPerTenant, PriorityWorkers, Slice,
+// EvictionGracePeriod, FeedbackJSONPaths, Restored and Tracer are required.
 type Config struct {
-	// ClusterName is the name of the managed cluster and the namespace of its ManifestWorks.
+	// ClusterName is also the namespace of the ManifestWorks.
 	ClusterName string
 	// HubHash identifies the hub and AgentID the agent in AppliedManifestWorks.
 	HubHash, AgentID string
-	// Workers is the number of ManifestWorks that are handled in parallel. WorkersPerTenant limits
-	// the ManifestWorks of one tenant, and defaults to Workers.
-	Workers, WorkersPerTenant int
-	// PriorityWorkers is the number of additional workers for deletions and ManifestWorks of
-	// ClusterPermissions. It defaults to 2.
-	PriorityWorkers int
+	// Workers is the number of ManifestWorks that are handled in parallel. WorkersPerTenant limits those of one
+	// tenant, and defaults to Workers. PriorityWorkers are additional workers for deletions and ManifestWorks of
+	// ClusterPermissions.
+	Workers, WorkersPerTenant, PriorityWorkers int
 	// Slice is the time after which a pass leaves the remaining objects to the next turn of its
 	// ManifestWork. It defaults to 10 seconds.
 	Slice time.Duration
 	// EvictionGracePeriod is the time that objects stay after their ManifestWork disappears from
 	// the hub without being finalized.
 	EvictionGracePeriod time.Duration
-	// FeedbackJSONPaths are the fields of objects that a ManifestWork may request as feedback; see
-	// decide.ParseFeedbackPaths. An empty list allows all fields.
+	// FeedbackJSONPaths are parsed by decide.ParseFeedbackPaths.
 	FeedbackJSONPaths []string
 
-	// Hub reads and reports ManifestWorks.
-	Hub versioned.Interface
-	// Managed reads and writes AppliedManifestWorks.
-	Managed versioned.Interface
-	// Metadata watches and removes applied objects as the agent.
-	Metadata metadata.Interface
-	// Discovery finds the resources of the managed cluster.
-	Discovery discovery.DiscoveryInterface
+	// Managed reads and writes AppliedManifestWorks. Metadata watches and removes applied objects as the agent.
+	Hub, Managed versioned.Interface
+	Metadata     metadata.Interface
+	Discovery    discovery.DiscoveryInterface
 	// Executors decides with which permissions a ManifestWork acts.
 	Executors Executors
 	// Restored keeps objects that a restored hub does not know. If it is nil, none stay.
@@ -150,7 +141,7 @@ func New(config Config) (*Controller, error) {
 		},
 		Reconcile: c.reconcile, Class: c.class, Retry: c.retry,
 		Workers: config.Workers, TenantWorkers: cmp.Or(config.WorkersPerTenant, config.Workers),
-		UrgentWorkers: cmp.Or(config.PriorityWorkers, defaultPriorityWorkers),
+		UrgentWorkers: config.PriorityWorkers,
 		Timeout:       passTimeout, StuckTimeout: stuckTimeout, FirstRetry: firstRetry, LastRetry: lastRetry,
 		Seconds: passSeconds, ReportsStates: true,
 	}
@@ -158,9 +149,11 @@ func New(config Config) (*Controller, error) {
 	return c, nil
 }
 
-// newestOf returns a cache of the newest versions of the objects of an informer.
+// newestOf returns a cache of the newest versions of the objects of an informer. It contains the objects of all
+// ManifestWorks that may be written before the informer has received their events.
 func newestOf(informer cache.SharedIndexInformer) cache.MutationCache {
-	return cache.NewIntegerResourceVersionMutationCache(klog.Background(), informer.GetStore(), nil, 5*time.Minute, false)
+	options := cache.MutationCacheOptions{MaxCacheSize: 10_000}
+	return cache.NewIntegerResourceVersionMutationCacheWithOptions(klog.Background(), informer.GetStore(), options)
 }
 
 func (c *Controller) key(work string) cache.ObjectName {
@@ -188,11 +181,11 @@ func (c *Controller) Synced() bool { return c.workInformer.HasSynced() && c.reco
 // Run applies ManifestWorks until ctx ends. It returns when all its goroutines have ended.
 func (c *Controller) Run(ctx context.Context) error {
 	defer func() {
-		c.watches.wait()
+		c.watches.done.Wait()
 		c.hubInformers.Shutdown()
 		c.managedInformers.Shutdown()
 	}()
-	c.watches.start(ctx)
+	c.watches.ctx = ctx
 	c.hubInformers.StartWithContext(ctx)
 	c.managedInformers.StartWithContext(ctx)
 	klog.FromContext(ctx).Info("Applying ManifestWorks", "cluster", c.ClusterName, "workers", c.Workers)

@@ -27,9 +27,13 @@ import (
 // cachedWork returns the newest known version of a ManifestWork, or nil if the informer does not
 // contain it.
 func (c *Controller) cachedWork(name string) *workv1.ManifestWork {
-	cached, _, _ := c.workCache.GetByKey(c.key(name).String()) // a store does not fail
-	work, _ := cached.(*workv1.ManifestWork)
-	return work
+	known, _ := c.works.Get(name) // nil if the informer does not contain it
+	cached, _, _ := c.workCache.GetByKey(c.key(name).String())
+	// The versions of a hub that was restored from a snapshot repeat.
+	if work, ok := cached.(*workv1.ManifestWork); ok && known != nil && work.UID == known.UID {
+		return work
+	}
+	return known
 }
 
 // patchWork patches a ManifestWork on the hub. The change must contain its UID.

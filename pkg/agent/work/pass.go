@@ -160,7 +160,7 @@ func (p *pass) begin(ctx context.Context, client dynamic.Interface, ordered []*d
 	p.applier = &apply.Applier{
 		Client: client, Owner: decide.OwnerRef(record), Manager: manager, Guard: p.guard(work, record),
 		Now: p.now, Named: named, MayWrite: p.mayWrite, Held: p.held, Budget: p.budget,
-		Managers: decide.ManagersOf(record), Stale: record.Annotations[appliedAnnotation] != appliedVersion(work),
+		Managers: decide.ManagersOf(record), Stale: record.Annotations[appliedAnnotation] != appliedVersion(p.items),
 	}
 	if !st.cut {
 		st.round++
@@ -199,7 +199,7 @@ func (p *pass) finish(ctx context.Context, ordered []*decide.Item) (outcome, err
 	p.watches.track(p.key, p.refsOf(p.items, record.Status.AppliedResources, waits))
 	p.setWaits(p.key, st, waits)
 	if p.clean {
-		errs = append(errs, p.markApplied(ctx, record, work))
+		errs = append(errs, p.markApplied(ctx, record, p.items))
 	}
 	errs = append(errs, p.report(ctx, work, p.items, p.results, p.frozen))
 	err = errors.Join(errs...)

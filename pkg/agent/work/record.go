@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/decide"
@@ -26,12 +27,6 @@ func (c *Controller) recordName(work string) string { return c.HubHash + "-" + w
 
 func (c *Controller) recordClient() workclient.AppliedManifestWorkInterface {
 	return c.Managed.WorkV1().AppliedManifestWorks()
-}
-
-// recordLabels returns the labels of a record: the labels of the ManifestWork and the name of the
-// cluster.
-func (c *Controller) recordLabels(work *workv1.ManifestWork) map[string]string {
-	return labels.Merge(work.Labels, map[string]string{clusterv1.ClusterNameLabel: c.ClusterName})
 }
 
 // deleteOptionAnnotation contains the delete option of the ManifestWork, in JSON. It takes effect
@@ -166,7 +161,7 @@ func (c *Controller) beginGuard(ctx context.Context, work *workv1.ManifestWork, 
 
 func (c *Controller) createRecord(ctx context.Context, work *workv1.ManifestWork, items []*decide.Item) (*workv1.AppliedManifestWork, error) {
 	record, err := c.filled(&workv1.AppliedManifestWork{
-		ObjectMeta: metav1.ObjectMeta{Name: c.recordName(work.Name), Annotations: map[string]string{appliedAnnotation: appliedVersion(work)}},
+		ObjectMeta: metav1.ObjectMeta{Name: c.recordName(work.Name), Annotations: map[string]string{appliedAnnotation: appliedVersion(items)}},
 		Spec:       workv1.AppliedManifestWorkSpec{HubHash: c.HubHash, ManifestWorkName: work.Name},
 	}, work, items)
 	if err != nil {
@@ -187,7 +182,8 @@ func (c *Controller) updateRecord(ctx context.Context, record *workv1.AppliedMan
 // filled returns a record with the fields that depend on the ManifestWork and on the agent.
 func (c *Controller) filled(record *workv1.AppliedManifestWork, work *workv1.ManifestWork, items []*decide.Item) (_ *workv1.AppliedManifestWork, err error) {
 	record.Spec.AgentID = c.AgentID
-	record.Labels = labels.Merge(record.Labels, c.recordLabels(work))
+	record.Labels = labels.Merge(record.Labels, work.Labels)
+	record.Labels[clusterv1.ClusterNameLabel] = c.ClusterName
 	if !slices.Contains(record.Finalizers, workv1.AppliedManifestWorkFinalizer) {
 		record.Finalizers = append(record.Finalizers, workv1.AppliedManifestWorkFinalizer)
 	}
@@ -198,32 +194,45 @@ func (c *Controller) filled(record *workv1.AppliedManifestWork, work *workv1.Man
 	return record, err
 }
 
-// appliedAnnotation contains the version of the ManifestWork that was last applied completely. Objects
-// contain no fields of earlier versions.
+// appliedAnnotation contains the version of the manifests that were last applied completely. Objects contain no
+// fields of earlier versions.
 const appliedAnnotation = "work.open-cluster-management.io/applied-version"
 
-func appliedVersion(work *workv1.ManifestWork) string {
-	return fmt.Sprintf("%s/%d", work.UID, work.Generation)
+// appliedVersion returns the version of manifests. The generations of a hub that was restored from a snapshot repeat.
+func appliedVersion(items []*decide.Item) string {
+	hashes := make([]string, len(items))
+	for i, it := range items {
+		hashes[i] = it.Hash
+	}
+	return decide.Hash(hashes)
 }
 
-// markApplied records that the ManifestWork is applied completely.
-func (c *Controller) markApplied(ctx context.Context, record *workv1.AppliedManifestWork, work *workv1.ManifestWork) error {
-	if record.Annotations[appliedAnnotation] == appliedVersion(work) {
+// markApplied records that all manifests are applied.
+func (c *Controller) markApplied(ctx context.Context, record *workv1.AppliedManifestWork, items []*decide.Item) error {
+	version := appliedVersion(items)
+	if record.Annotations[appliedAnnotation] == version {
 		return nil
 	}
 	updated := record.DeepCopy()
-	metav1.SetMetaDataAnnotation(&updated.ObjectMeta, appliedAnnotation, appliedVersion(work))
+	metav1.SetMetaDataAnnotation(&updated.ObjectMeta, appliedAnnotation, version)
 	_, err := c.writeRecord(ctx, updated)
 	return err
 }
 
 func (c *Controller) writeRecord(ctx context.Context, record *workv1.AppliedManifestWork) (*workv1.AppliedManifestWork, error) {
-	updated, err := c.recordClient().Update(ctx, record, metav1.UpdateOptions{})
+	return c.written(c.recordClient().Update(ctx, record, metav1.UpdateOptions{}))
+}
+
+func (c *Controller) writeRecordStatus(ctx context.Context, record *workv1.AppliedManifestWork) (*workv1.AppliedManifestWork, error) {
+	return c.written(c.recordClient().UpdateStatus(ctx, record, metav1.UpdateOptions{}))
+}
+
+func (c *Controller) written(record *workv1.AppliedManifestWork, err error) (*workv1.AppliedManifestWork, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.recordCache.Mutation(updated)
-	return updated, nil
+	c.recordCache.Mutation(record)
+	return record, nil
 }
 
 // setApplied writes the list of applied objects if it differs, and ends the eviction.
@@ -235,15 +244,6 @@ func (c *Controller) setApplied(ctx context.Context, record *workv1.AppliedManif
 	updated.Status.AppliedResources = applied
 	updated.Status.EvictionStartTime = nil
 	return c.writeRecordStatus(ctx, updated)
-}
-
-func (c *Controller) writeRecordStatus(ctx context.Context, record *workv1.AppliedManifestWork) (*workv1.AppliedManifestWork, error) {
-	updated, err := c.recordClient().UpdateStatus(ctx, record, metav1.UpdateOptions{})
-	if err != nil {
-		return nil, err
-	}
-	c.recordCache.Mutation(updated)
-	return updated, nil
 }
 
 func (c *Controller) deleteRecord(ctx context.Context, record *workv1.AppliedManifestWork) error {
@@ -266,7 +266,6 @@ func (c *Controller) deleteRecord(ctx context.Context, record *workv1.AppliedMan
 }
 
 func entryRef(entry workv1.AppliedManifestResourceMeta) objectRef {
-	ref := objectRef{key: types.NamespacedName{Namespace: entry.Namespace, Name: entry.Name}}
-	ref.gvr.Group, ref.gvr.Version, ref.gvr.Resource = entry.Group, entry.Version, entry.Resource
-	return ref
+	gvr := schema.GroupVersionResource{Group: entry.Group, Version: entry.Version, Resource: entry.Resource}
+	return objectRef{gvr: gvr, key: types.NamespacedName{Namespace: entry.Namespace, Name: entry.Name}}
 }

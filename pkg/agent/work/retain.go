@@ -49,7 +49,7 @@ func (p *pass) retain(ctx context.Context, left []workv1.AppliedManifestResource
 		}
 	}
 	if len(removable) > 0 {
-		err = p.Restored.Current(ctx)
+		_, err = p.Restored.Keeps(ctx, true)
 	}
 	keeps := false
 	if len(kept) > 0 && err == nil {

@@ -44,7 +44,7 @@ type objectWatches struct {
 	// changed is called with the key of a ManifestWork when one of its objects changes.
 	changed func(work cache.ObjectName)
 
-	// ctx ends all watches. start sets it.
+	// ctx ends all watches, and done waits for that. ctx must be set before the first call of track.
 	ctx  context.Context
 	done sync.WaitGroup
 
@@ -59,12 +59,6 @@ func newObjectWatches(client metadata.Interface, changed func(cache.ObjectName))
 		works: map[cache.ObjectName]sets.Set[objectRef]{}, resources: map[schema.GroupVersionResource]*resourceWatch{},
 	}
 }
-
-// start allows watches to run until ctx ends. It must be called before track.
-func (w *objectWatches) start(ctx context.Context) { w.ctx = ctx }
-
-// wait returns when all watches have ended after the context has ended.
-func (w *objectWatches) wait() { w.done.Wait() }
 
 func (w *objectWatches) track(work cache.ObjectName, refs sets.Set[objectRef]) {
 	w.mu.Lock()

@@ -19,6 +19,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/decide"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/bounded"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 // attempts is the number of attempts of Apply to write an object that is changed concurrently.
@@ -76,11 +77,7 @@ func (a *Applier) resource(t *Task) dynamic.ResourceInterface {
 
 // Read returns the live object, or nil if it does not exist.
 func (a *Applier) Read(ctx context.Context, t *Task) (*unstructured.Unstructured, error) {
-	live, err := a.resource(t).Get(ctx, t.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	return live, err
+	return reconcile.OrNil(a.resource(t).Get(ctx, t.Name, metav1.GetOptions{}))
 }
 
 // Apply applies a manifest with its update strategy. It returns the live object if it is known,
@@ -208,7 +205,7 @@ func (a *Applier) claim(t *Task, live, result *unstructured.Unstructured) {
 	if t.Orphan {
 		decide.RemoveOwner(result, a.Owner)
 	} else {
-		decide.SetOwner(result, a.Owner)
+		decide.SetOwners(result, a.Owner)
 	}
 }
 
@@ -233,7 +230,7 @@ func (a *Applier) create(ctx context.Context, t *Task, adopted bool) (*unstructu
 	}
 	object := t.Object.DeepCopy()
 	if !t.Orphan {
-		decide.SetOwner(object, a.Owner)
+		decide.SetOwners(object, a.Owner)
 	}
 	if adopted {
 		annotate(object, map[string]string{decide.AdoptedAnnotation: "true"})

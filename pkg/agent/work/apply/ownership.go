@@ -83,6 +83,5 @@ func appliedFields(object *unstructured.Unstructured, manager string) string {
 			fields = append(fields, entry.FieldsV1)
 		}
 	}
-	hash, _ := decide.Hash(fields) // Hash does not fail: the fields were decoded from JSON
-	return hash
+	return decide.Hash(fields)
 }

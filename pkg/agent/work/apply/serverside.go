@@ -83,17 +83,15 @@ func (a *Applier) serverSide(ctx context.Context, t *Task) (*unstructured.Unstru
 
 // serverSideContent returns the object to apply over live. It is valid only for this version of live,
 // because it depends on ignored fields and on other owners.
-func (a *Applier) serverSideContent(ctx context.Context, t *Task, live *unstructured.Unstructured, ignore []workv1.IgnoreField) (_ *unstructured.Unstructured, err error) {
+func (a *Applier) serverSideContent(ctx context.Context, t *Task, live *unstructured.Unstructured, ignore []workv1.IgnoreField) (*unstructured.Unstructured, error) {
 	desired := t.Object.DeepCopy()
 	annotations := map[string]string{}
 	if len(ignore) > 0 {
-		if annotations[specHashAnnotation], err = decide.Hash(t.Object.Object); err != nil {
-			return nil, err
-		}
+		annotations[specHashAnnotation] = decide.Hash(t.Object.Object)
 	}
 	if live != nil {
 		// All ManifestWorks apply under the same manager, so that an omitted owner would be removed.
-		decide.SetOwners(desired, slices.DeleteFunc(decide.RecordOwners(live), func(owner metav1.OwnerReference) bool { return owner.UID == a.Owner.UID }))
+		decide.SetOwners(desired, slices.DeleteFunc(decide.RecordOwners(live), func(owner metav1.OwnerReference) bool { return owner.UID == a.Owner.UID })...)
 		desired.SetResourceVersion(live.GetResourceVersion())
 		if _, adopted := live.GetAnnotations()[decide.AdoptedAnnotation]; adopted || a.foreign(t, live) {
 			annotations[decide.AdoptedAnnotation] = "true"
@@ -114,7 +112,7 @@ func (a *Applier) serverSideContent(ctx context.Context, t *Task, live *unstruct
 		annotate(desired, annotations)
 	}
 	if !t.Orphan {
-		decide.SetOwner(desired, a.Owner)
+		decide.SetOwners(desired, a.Owner)
 	}
 	return desired, nil
 }

@@ -69,9 +69,10 @@ func Feedback(budget *bounded.Budget, live *unstructured.Unstructured, rules []w
 	reported := map[string]bool{}
 	left := maxFeedback
 	for _, rule := range rules {
-		paths := rule.JsonPaths
-		if rule.Type == workv1.WellKnownStatusType {
+		paths, permitted, wellKnown := rule.JsonPaths, allowed, rule.Type == workv1.WellKnownStatusType
+		if wellKnown {
 			kind := live.GroupVersionKind().GroupKind()
+			permitted = nil
 			if paths = wellKnownPaths[kind]; paths == nil {
 				errs = append(errs, fmt.Errorf("no well-known status of %s", kind))
 			}
@@ -80,20 +81,16 @@ func Feedback(budget *bounded.Budget, live *unstructured.Unstructured, rules []w
 			if reported[path.Name] {
 				continue
 			}
-			permitted := allowed
-			if rule.Type == workv1.WellKnownStatusType {
-				permitted = FeedbackPaths{}
-			}
 			value, err := valueOf(budget, live, extent, path, permitted)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", path.Name, err))
 				continue
 			}
-			if value == nil {
-				if rule.Type != workv1.WellKnownStatusType {
-					empty = append(empty, path)
-				}
-			} else {
+			switch {
+			case value == nil && wellKnown:
+			case value == nil:
+				empty = append(empty, path)
+			default:
 				if left -= SizeOf(path.Name, value); left < 0 {
 					return values, errors.Join(append(errs, fmt.Errorf("%s: the values take more than %d bytes; the remaining values are not reported", path.Name, maxFeedback))...)
 				}

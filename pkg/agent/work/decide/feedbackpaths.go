@@ -13,11 +13,8 @@ import (
 
 // FeedbackPaths are the parts of applied objects that JSON paths and CEL expressions of
 // ManifestWorks may report to the hub. The zero value allows all parts. Rules of the well-known
-// types are always allowed, because they report fixed fields.
-type FeedbackPaths struct {
-	// prefixes are the allowed parts, each as the names of nested fields.
-	prefixes [][]string
-}
+// types are always allowed, because they report fixed fields. Each part is given by the names of nested fields.
+type FeedbackPaths [][]string
 
 // ParseFeedbackPaths parses a list of JSON paths. Each path names a field, such as .status. An
 // empty list allows all parts.
@@ -26,28 +23,28 @@ func ParseFeedbackPaths(paths []string) (FeedbackPaths, error) {
 	for _, path := range paths {
 		parsed, err := fieldpath.ParseJSONPath(path)
 		if err != nil {
-			return FeedbackPaths{}, fmt.Errorf("allowed path %q: %w", path, err)
+			return nil, fmt.Errorf("allowed path %q: %w", path, err)
 		}
 		var fields []string
 		for _, node := range parsed.Nodes() {
 			field, ok := node.(*jsonpath.FieldNode)
 			if !ok || field.Value == "" {
-				return FeedbackPaths{}, fmt.Errorf("allowed path %q: must consist of field names, such as .status", path)
+				return nil, fmt.Errorf("allowed path %q: must consist of field names, such as .status", path)
 			}
 			fields = append(fields, field.Value)
 		}
 		if len(fields) == 0 {
-			return FeedbackPaths{}, fmt.Errorf("allowed path %q: must name a field", path)
+			return nil, fmt.Errorf("allowed path %q: must name a field", path)
 		}
-		allowed.prefixes = append(allowed.prefixes, fields)
+		allowed = append(allowed, fields)
 	}
 	return allowed, nil
 }
 
 // String returns the allowed paths, separated by commas.
 func (f FeedbackPaths) String() string {
-	paths := make([]string, len(f.prefixes))
-	for i, fields := range f.prefixes {
+	paths := make([]string, len(f))
+	for i, fields := range f {
 		for _, name := range fields {
 			paths[i] += fieldpath.Field(name)
 		}
@@ -55,12 +52,9 @@ func (f FeedbackPaths) String() string {
 	return strings.Join(paths, ", ")
 }
 
-// restricted reports whether only some parts are allowed.
-func (f FeedbackPaths) restricted() bool { return len(f.prefixes) > 0 }
-
 // check returns an error if a JSON path can select a value outside the allowed parts.
 func (f FeedbackPaths) check(nodes []jsonpath.Node) error {
-	if f.restricted() && !slices.ContainsFunc(f.prefixes, func(fields []string) bool { return leadsInto(nodes, fields) }) {
+	if len(f) > 0 && !slices.ContainsFunc(f, func(fields []string) bool { return leadsInto(nodes, fields) }) {
 		return fmt.Errorf("the agent reports only fields within %s", f)
 	}
 	return nil
@@ -105,11 +99,11 @@ var identifying = [][]string{{"apiVersion"}, {"kind"}, {"metadata", "name"}, {"m
 
 // visible returns the part of an object that an expression can read.
 func (f FeedbackPaths) visible(object map[string]any) map[string]any {
-	if !f.restricted() {
+	if len(f) == 0 {
 		return object
 	}
 	visible := map[string]any{}
-	for _, fields := range slices.Concat(identifying, f.prefixes) {
+	for _, fields := range slices.Concat(identifying, f) {
 		if value, found, err := unstructured.NestedFieldNoCopy(object, fields...); found && err == nil {
 			// It fails only if a parent is not a map, and then the field is not found either.
 			_ = unstructured.SetNestedField(visible, value, fields...)

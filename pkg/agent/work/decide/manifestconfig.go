@@ -13,10 +13,9 @@ import (
 
 // Config is the merged and defaulted manifestConfigs of one manifest.
 type Config struct {
-	Strategy       workv1.UpdateStrategy     `json:"strategy"`
-	FeedbackRules  []workv1.FeedbackRule     `json:"feedbackRules,omitempty"`
-	ScrapeType     workv1.FeedbackScrapeType `json:"scrapeType"`
-	ConditionRules []workv1.ConditionRule    `json:"conditionRules,omitempty"`
+	Strategy       workv1.UpdateStrategy  `json:"strategy"`
+	FeedbackRules  []workv1.FeedbackRule  `json:"feedbackRules,omitempty"`
+	ConditionRules []workv1.ConditionRule `json:"conditionRules,omitempty"`
 }
 
 // Applier returns the field manager of server-side apply.
@@ -24,9 +23,8 @@ func (c Config) Applier() string {
 	return cmp.Or(ptr.Deref(c.Strategy.ServerSideApply, workv1.ServerSideApplyConfig{}).FieldManager, workv1.DefaultFieldManager)
 }
 
-// ConfigFor merges the options that match an object. The first option that sets a field takes
-// effect; for the scrape type, the last one does. All objects are watched, regardless of the scrape
-// type.
+// ConfigFor merges the options that match an object. The first option that sets a field takes effect. All
+// objects are watched, regardless of the scrape type.
 func ConfigFor(options []workv1.ManifestConfigOption, id ObjectID) Config {
 	var config Config
 	for _, option := range options {
@@ -39,18 +37,12 @@ func ConfigFor(options []workv1.ManifestConfigOption, id ObjectID) Config {
 		if len(config.FeedbackRules) == 0 {
 			config.FeedbackRules = option.FeedbackRules
 		}
-		if option.FeedbackScrapeType != "" {
-			config.ScrapeType = option.FeedbackScrapeType
-		}
 		if len(config.ConditionRules) == 0 {
 			config.ConditionRules = option.ConditionRules
 		}
 	}
 	if config.Strategy.Type == "" {
 		config.Strategy.Type = workv1.UpdateStrategyTypeUpdate
-	}
-	if config.ScrapeType == "" {
-		config.ScrapeType = workv1.FeedbackPollType
 	}
 	return config
 }

@@ -136,13 +136,13 @@ func Enforce(live, want *unstructured.Unstructured) *unstructured.Unstructured {
 	if annotations := want.GetAnnotations(); len(annotations) > 0 {
 		result.SetAnnotations(labels.Merge(result.GetAnnotations(), annotations))
 	}
-	SetOwners(result, want.GetOwnerReferences())
+	SetOwners(result, want.GetOwnerReferences()...)
 	return result
 }
 
 // SetOwners adds owner references, or updates the references with the same UID. It iterates over
 // both lists once, because a manifest may contain thousands of references.
-func SetOwners(object metav1.Object, wanted []metav1.OwnerReference) {
+func SetOwners(object metav1.Object, wanted ...metav1.OwnerReference) {
 	if len(wanted) == 0 {
 		return
 	}
@@ -383,6 +383,5 @@ func ContentHash(live *unstructured.Unstructured) string {
 	content := maps.Clone(live.Object)
 	delete(content, "status")
 	delete(content, "metadata")
-	hash, _ := Hash(content, live.GetLabels(), live.GetAnnotations(), live.GetOwnerReferences()) // Hash does not fail: the content was decoded from JSON
-	return hash
+	return Hash(content, live.GetLabels(), live.GetAnnotations(), live.GetOwnerReferences())
 }

@@ -160,10 +160,10 @@ func TestOwners(t *testing.T) {
 	other := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "o", UID: "o"}
 	ours := metav1.OwnerReference{APIVersion: recordAPIVersion, Kind: recordKind, Name: "r", UID: "r"}
 	live.SetOwnerReferences([]metav1.OwnerReference{other})
-	SetOwner(live, ours)
-	SetOwner(live, ours)
+	SetOwners(live, ours)
+	SetOwners(live, ours)
 	if !HasOwner(live, ours) || len(live.GetOwnerReferences()) != 2 {
-		t.Error("SetOwner() did not add the owner exactly once")
+		t.Error("SetOwners() did not add the owner exactly once")
 	}
 	if owners := RecordOwners(live); len(owners) != 1 || owners[0].UID != "r" {
 		t.Errorf("RecordOwners() = %v, want r", owners)
@@ -208,9 +208,9 @@ func TestThousandsOfOwnersAreMergedAtOnce(t *testing.T) {
 	for i := range owners {
 		owners[i] = metav1.OwnerReference{APIVersion: "v1", Kind: "A", Name: "a", UID: types.UID(strconv.Itoa(i))}
 	}
-	SetOwners(object, owners[:5_000])
+	SetOwners(object, owners[:5_000]...)
 	owners[0].Name = "b"
-	SetOwners(object, append(owners, owners[1]))
+	SetOwners(object, append(owners, owners[1])...)
 	if got := object.GetOwnerReferences(); !reflect.DeepEqual(got, owners) {
 		t.Errorf("SetOwners() set %d owners, want %d in the given order", len(got), len(owners))
 	}

@@ -3,6 +3,7 @@ package decide
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -11,48 +12,33 @@ import (
 
 // installOrder is the order in which Helm installs resources, so that a resource precedes those
 // that depend on it. Other resources, such as those of CustomResourceDefinitions, follow.
-var installOrder = []schema.GroupResource{
-	{Group: "scheduling.k8s.io", Resource: "priorityclasses"},
-	{Resource: "namespaces"},
-	{Group: "networking.k8s.io", Resource: "networkpolicies"},
-	{Resource: "resourcequotas"},
-	{Resource: "limitranges"},
-	{Group: "policy", Resource: "poddisruptionbudgets"},
-	{Resource: "serviceaccounts"},
-	{Resource: "secrets"},
-	{Resource: "configmaps"},
-	{Group: "storage.k8s.io", Resource: "storageclasses"},
-	{Resource: "persistentvolumes"},
-	{Resource: "persistentvolumeclaims"},
-	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
-	{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"},
-	{Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings"},
-	{Group: "rbac.authorization.k8s.io", Resource: "roles"},
-	{Group: "rbac.authorization.k8s.io", Resource: "rolebindings"},
-	{Resource: "services"},
-	{Group: "apps", Resource: "daemonsets"},
-	{Resource: "pods"},
-	{Resource: "replicationcontrollers"},
-	{Group: "apps", Resource: "replicasets"},
-	{Group: "apps", Resource: "deployments"},
-	{Group: "autoscaling", Resource: "horizontalpodautoscalers"},
-	{Group: "apps", Resource: "statefulsets"},
-	{Group: "batch", Resource: "jobs"},
-	{Group: "batch", Resource: "cronjobs"},
-	{Group: "networking.k8s.io", Resource: "ingressclasses"},
-	{Group: "networking.k8s.io", Resource: "ingresses"},
-}
+var installOrder = resources(`
+	priorityclasses.scheduling.k8s.io namespaces networkpolicies.networking.k8s.io resourcequotas limitranges
+	poddisruptionbudgets.policy serviceaccounts secrets configmaps storageclasses.storage.k8s.io
+	persistentvolumes persistentvolumeclaims customresourcedefinitions.apiextensions.k8s.io
+	clusterroles.rbac.authorization.k8s.io clusterrolebindings.rbac.authorization.k8s.io
+	roles.rbac.authorization.k8s.io rolebindings.rbac.authorization.k8s.io
+	services daemonsets.apps pods replicationcontrollers replicasets.apps deployments.apps
+	horizontalpodautoscalers.autoscaling statefulsets.apps jobs.batch cronjobs.batch
+	ingressclasses.networking.k8s.io ingresses.networking.k8s.io`)
 
 // interceptors are the resources that answer or refuse requests for other resources. Their backends
 // are usually not reachable yet while the other manifests are applied.
-var interceptors = []schema.GroupResource{
-	{Group: "apiregistration.k8s.io", Resource: "apiservices"},
-	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies"},
-	{Group: "admissionregistration.k8s.io", Resource: "mutatingadmissionpolicies"},
-	{Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"},
-	{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations"},
-	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings"},
-	{Group: "admissionregistration.k8s.io", Resource: "mutatingadmissionpolicybindings"},
+var interceptors = resources(`
+	apiservices.apiregistration.k8s.io
+	validatingadmissionpolicies.admissionregistration.k8s.io
+	mutatingadmissionpolicies.admissionregistration.k8s.io
+	mutatingwebhookconfigurations.admissionregistration.k8s.io
+	validatingwebhookconfigurations.admissionregistration.k8s.io
+	validatingadmissionpolicybindings.admissionregistration.k8s.io
+	mutatingadmissionpolicybindings.admissionregistration.k8s.io`)
+
+// resources parses a list of resources.
+func resources(list string) (parsed []schema.GroupResource) {
+	for _, resource := range strings.Fields(list) {
+		parsed = append(parsed, schema.ParseGroupResource(resource))
+	}
+	return parsed
 }
 
 var ranks = func() map[schema.GroupResource]int {

@@ -3,6 +3,7 @@ package decide
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,8 +24,7 @@ import (
 // It is derived from the name of the AppliedManifestWork, so that managed fields show which
 // ManifestWork set which field.
 func FieldManager(record string) string {
-	hash, _ := Hash(record) // Hash of a string does not fail
-	return workv1.DefaultFieldManager + "-" + hash[:10]
+	return workv1.DefaultFieldManager + "-" + Hash(record)[:10]
 }
 
 // managersAnnotation contains the Managers of an AppliedManifestWork, in JSON.
@@ -38,10 +38,7 @@ const maxManagers = 64 << 10
 // keys of the objects. They show which fields belong to the ManifestWork if another one applies an object, too.
 type Managers map[string]sets.Set[string]
 
-func managersKey(id ObjectID) string {
-	hash, _ := Hash(id.String()) // Hash of a string does not fail
-	return hash[:8]
-}
+func managersKey(id ObjectID) string { return Hash(id.String())[:8] }
 
 // Wrote reports whether the ManifestWork has applied an object under a field manager.
 func (m Managers) Wrote(id ObjectID, manager string) bool { return m[manager].Has(managersKey(id)) }
@@ -54,26 +51,27 @@ func ManagersOf(record *workv1.AppliedManifestWork) Managers {
 }
 
 // RecordManagers stores the field managers of items in an AppliedManifestWork, including those of earlier versions.
+// While an item is not resolved, it forgets none.
 func RecordManagers(record *workv1.AppliedManifestWork, items []*Item) error {
-	managers := Managers{}
-	add := func(manager, key string) {
-		if managers[manager] == nil {
-			managers[manager] = sets.New[string]()
-		}
-		managers[manager].Insert(key)
-	}
-	before := ManagersOf(record)
+	managers, current, unresolved := ManagersOf(record), sets.New[string](), false
 	for _, it := range items {
 		key := managersKey(it.ID())
-		for manager, keys := range before {
-			if keys.Has(key) {
-				add(manager, key)
-			}
-		}
+		current.Insert(key)
+		unresolved = unresolved || it.Object == nil // its key is not known
 		if it.Object != nil && it.Config.Strategy.Type == workv1.UpdateStrategyTypeServerSideApply {
-			add(it.Config.Applier(), key)
+			manager := it.Config.Applier()
+			if managers[manager] == nil {
+				managers[manager] = sets.New[string]()
+			}
+			managers[manager].Insert(key)
 		}
 	}
+	maps.DeleteFunc(managers, func(manager string, keys sets.Set[string]) bool {
+		if !unresolved {
+			managers[manager] = keys.Intersection(current)
+		}
+		return len(managers[manager]) == 0
+	})
 	encoded, err := json.Marshal(managers)
 	delete(record.Annotations, managersAnnotation)
 	if err == nil && len(managers) > 0 && len(encoded) <= maxManagers {
@@ -200,13 +198,16 @@ func drop(content, want any, mine, others *fieldpath.Set) any {
 // dropBelow is like drop, for a child of the content of mine and others. It reports whether the child stays. set is
 // true if the manifest sets the child to want.
 func dropBelow(child, want any, set bool, mine, others *fieldpath.Set, element fieldpath.PathElement) (any, bool) {
-	below := childrenOf(others, element)
+	own, below := childrenOf(mine, element), childrenOf(others, element)
 	stays := set || others.Members.Has(element) || !below.Empty()
-	if mine.Members.Has(element) && !stays {
+	// Admission may have set fields in a map without becoming their manager. A list item could lack its key without the
+	// fields of the manifest.
+	whole := own.Empty() || element.FieldName == nil
+	if mine.Members.Has(element) && !stays && whole {
 		return nil, false
 	}
-	rest := drop(child, want, childrenOf(mine, element), below)
-	return rest, stays || childrenOf(mine, element).Empty() || !isEmpty(rest)
+	rest := drop(child, want, own, below)
+	return rest, stays || own.Empty() || !isEmpty(rest)
 }
 
 func childrenOf(set *fieldpath.Set, element fieldpath.PathElement) *fieldpath.Set {

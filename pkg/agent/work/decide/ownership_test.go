@@ -69,6 +69,17 @@ func TestDropOwned(t *testing.T) {
 			live: `{"data":{"keep":"1","none":"1"}}`, manifest: `{"data":{"keep":"1"}}`,
 			mine: `{"f:data":{".":{},"f:keep":{}}}`, want: `{"data":{"keep":"1","none":"1"}}`,
 		},
+		"a map with a key without a manager": {
+			live: `{"metadata":{"labels":{"kubernetes.io/metadata.name":"n","pod-security.kubernetes.io/enforce":"restricted"}}}`, manifest: `{"metadata":{}}`,
+			mine: `{"f:metadata":{"f:labels":{".":{},"f:kubernetes.io/metadata.name":{}}}}`,
+			want: `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`,
+		},
+		"a list item with a field without a manager": {
+			live:     `{"spec":{"ports":[{"port":80,"none":1},{"port":81,"none":1}],"hosts":[{"name":"a","none":1}]}}`,
+			manifest: `{"spec":{"hosts":[{"name":"a"}]}}`,
+			mine:     `{"f:spec":{"f:ports":{".":{},"k:{\"port\":80}":{".":{},"f:port":{}}},"f:hosts":{"k:{\"name\":\"a\"}":{".":{},"f:name":{}}}}}`,
+			want:     `{"spec":{"ports":[{"port":81,"none":1}],"hosts":[{"name":"a","none":1}]}}`,
+		},
 		"the last key": {
 			live: `{"data":{"old":"1"},"kind":"X"}`, manifest: `{}`,
 			mine: `{"f:data":{".":{},"f:old":{}}}`, want: `{"kind":"X"}`,
@@ -216,6 +227,7 @@ func TestManagersAreRecorded(t *testing.T) {
 	step(items(1, workv1.UpdateStrategyTypeServerSideApply, ""), "work-agent")
 	step(items(1500, workv1.UpdateStrategyTypeServerSideApply, "work-agent-blue"), "work-agent", "work-agent-blue")
 	step(items(1, workv1.UpdateStrategyTypeReadOnly, ""), "work-agent", "work-agent-blue")
+	step([]*Item{{Name: "0"}}, "work-agent", "work-agent-blue") // its kind is not served now
 	step(nil)
 	if len(record.Annotations) > 0 {
 		t.Errorf("annotations without objects = %v, want none", record.Annotations)

@@ -149,16 +149,13 @@ func (i *Item) resolve(ctx context.Context, mapper Mapper, work *workv1.Manifest
 	i.Object = object
 	i.Config = ConfigFor(work.Spec.ManifestConfigs, i.ID())
 	i.Orphan = Orphans(work.Spec.DeleteOption, i.ID())
-	i.Hash, err = Hash(object.Object, i.Config, i.Orphan)
-	return err
+	i.Hash = Hash(object.Object, i.Config, i.Orphan)
+	return nil
 }
 
-// Hash returns the hash of a list of JSON values.
-func Hash(values ...any) (string, error) {
-	content, err := json.Marshal(values)
-	if err != nil {
-		return "", err
-	}
+// Hash returns the hash of a list of values that were decoded from JSON, or are texts.
+func Hash(values ...any) string {
+	content, _ := json.Marshal(values) // such values can be encoded
 	sum := sha256.Sum256(content)
-	return hex.EncodeToString(sum[:]), nil
+	return hex.EncodeToString(sum[:])
 }

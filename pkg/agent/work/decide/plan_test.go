@@ -134,16 +134,8 @@ func TestConfigFor(t *testing.T) {
 		option("my-config", "n", workv1.UpdateStrategyTypeCreateOnly, ".second"),
 		option("*", "*", workv1.UpdateStrategyTypeReadOnly, ""),
 	}, id)
-	if got.Strategy.Type != workv1.UpdateStrategyTypeCreateOnly || got.FeedbackRules[0].JsonPaths[0].Path != ".first" || got.ScrapeType != workv1.FeedbackPollType {
-		t.Errorf("ConfigFor() = %+v, want CreateOnly with path .first and scrape type Poll", got)
-	}
-	scraped := func(scrape workv1.FeedbackScrapeType) workv1.ManifestConfigOption {
-		option := option("*", "*", "", "")
-		option.FeedbackScrapeType = scrape
-		return option
-	}
-	if got := ConfigFor([]workv1.ManifestConfigOption{scraped(workv1.FeedbackPollType), scraped(workv1.FeedbackWatchType), scraped("")}, id); got.ScrapeType != workv1.FeedbackWatchType {
-		t.Errorf("scrape type = %s, want %s", got.ScrapeType, workv1.FeedbackWatchType)
+	if got.Strategy.Type != workv1.UpdateStrategyTypeCreateOnly || got.FeedbackRules[0].JsonPaths[0].Path != ".first" {
+		t.Errorf("ConfigFor() = %+v, want CreateOnly with path .first", got)
 	}
 	if got := ConfigFor(nil, id); got.Strategy.Type != workv1.UpdateStrategyTypeUpdate {
 		t.Errorf("default update strategy = %s, want %s", got.Strategy.Type, workv1.UpdateStrategyTypeUpdate)

@@ -34,11 +34,6 @@ func sameUID(owner metav1.OwnerReference) func(metav1.OwnerReference) bool {
 	return func(other metav1.OwnerReference) bool { return other.UID == owner.UID }
 }
 
-// SetOwner adds an owner reference, or updates the reference with the same UID.
-func SetOwner(object metav1.Object, owner metav1.OwnerReference) {
-	SetOwners(object, []metav1.OwnerReference{owner})
-}
-
 // RemoveOwner removes the owner reference with the same UID. It reports whether the object has
 // changed.
 func RemoveOwner(object metav1.Object, owner metav1.OwnerReference) bool {

@@ -68,7 +68,7 @@ func TestRemove(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "a", UID: "u", Annotations: test.annotations},
 			}
 			for _, owner := range test.owners {
-				decide.SetOwner(object, decide.OwnerRef(record(owner)))
+				decide.SetOwners(object, decide.OwnerRef(record(owner)))
 			}
 			ours, sharers := record("ours"), record("sharers")
 			if test.guarded {
@@ -139,7 +139,7 @@ func TestFinalizersOfCustomResources(t *testing.T) {
 				if kind.kind == "Widget" {
 					object.DeletionTimestamp, object.Finalizers = &metav1.Time{Time: start}, []string{"example.com/x"}
 				}
-				decide.SetOwner(object, decide.OwnerRef(ours))
+				decide.SetOwners(object, decide.OwnerRef(ours))
 				objects = append(objects, object)
 				entries = append(entries, workv1.AppliedManifestResourceMeta{Group: kind.group, Version: "v1", Resource: kind.resource, Namespace: "n", Name: "a"})
 			}
