@@ -71,8 +71,8 @@ chromium: ## Install Chromium for the tests of the console, if it is missing
 	@hack/install-chromium.sh
 
 .PHONY: run
-run: programs ## Start a hub with CLUSTERS=2 managed clusters and show a session; ONCE=1 stops afterwards; AWS=fake registers the last cluster with an IAM role
-	@CLUSTERS=$(CLUSTERS) ONCE=$(ONCE) AWS=$(AWS) GOGC=400 exec bin/run # most of the programs have just started
+run: programs ## Start a hub with CLUSTERS=2 managed clusters and show a session; ONCE=1 stops afterwards; AWS=fake registers the last cluster with an IAM role; DEMO=1 adds 40 simulated clusters
+	@CLUSTERS=$(CLUSTERS) ONCE=$(ONCE) AWS=$(AWS) DEMO=$(DEMO) GOGC=400 exec bin/run # most of the programs have just started
 
 .PHONY: image
 image: ## Build OCI images of the server and the agent into dist/; PUSH=registry.example.com/project pushes them

@@ -4,8 +4,9 @@
 //
 // The environment variable CLUSTERS is the number of managed clusters (default 2). With ONCE=1
 // the program stops after the transcript. With AWS=fake the clusters are EKS clusters of a server
-// that simulates AWS, and the last one joins with IAM roles. The next run uses the same data, in
-// .run or, with AWS=fake, in .run/aws. RUN_DIR names another directory.
+// that simulates AWS, and the last one joins with IAM roles. With DEMO=1 the hub also has the fleet
+// of test/demo. The next run uses the same data, in .run or, with AWS=fake, in .run/aws. RUN_DIR names
+// another directory.
 package main
 
 import (
@@ -53,6 +54,7 @@ builds it with the programs that it starts. The environment configures it:
   CLUSTERS=2   number of managed clusters
   ONCE=1       stop after the session
   AWS=fake     simulate AWS; the last cluster joins with IAM roles
+  DEMO=1       add a fleet of 40 simulated clusters with 20,000 resources
   RUN_DIR      directory of the data and logs, by default .run
 `
 
@@ -145,11 +147,18 @@ func run(ctx context.Context) (err error) {
 	if ctx.Err() != nil {
 		return errors.New("interrupted during the session")
 	}
+	if set("DEMO") {
+		live, err := showDemo(startCtx, ctx, fleet.Hub)
+		if err != nil {
+			return err
+		}
+		defer live()
+	}
 	if err := os.WriteFile(readyFile, nil, 0o600); err != nil {
 		return err
 	}
 	fmt.Printf("==> ready after %.1fs\n", time.Since(begin).Seconds())
-	if once := os.Getenv("ONCE"); once != "" && once != "0" {
+	if set("ONCE") {
 		return shown
 	}
 	if shown != nil {
@@ -168,6 +177,12 @@ func run(ctx context.Context) (err error) {
 		return fmt.Errorf("%s exited", failed.Name)
 	}
 	return nil
+}
+
+// set reports whether an environment variable is set, and not to 0.
+func set(name string) bool {
+	value := os.Getenv(name)
+	return value != "" && value != "0"
 }
 
 // lock makes sure that no other run uses the state directory.

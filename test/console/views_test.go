@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -48,14 +47,6 @@ func open(t *testing.T, caller *framework.Caller) *browser.Page {
 	return p
 }
 
-// picture writes a screenshot for the documentation, if the variable HUB_SCREENSHOTS names a directory.
-func picture(p *browser.Page, name string) {
-	if directory := os.Getenv("HUB_SCREENSHOTS"); directory != "" {
-		p.Resize(1280, 720)
-		p.Screenshot(directory, name)
-	}
-}
-
 // becomes waits until an expression in the page has a value.
 func becomes[T comparable](t *testing.T, p *browser.Page, expression string, want T) {
 	t.Helper()
@@ -77,7 +68,6 @@ func TestSearchView(t *testing.T) {
 	p.AwaitText("64 resources of 5 kinds")
 	p.Await("link", "Show all 60 of Pod")
 	p.WantAccessible()
-	picture(p, "console-search")
 
 	p.Fill("combobox", searchBox, "cluster:"+cluster+" kind:Po")
 	becomes(t, p, `document.querySelector("[role=option] bdi")?.textContent ?? ""`, "Pod")
@@ -150,7 +140,6 @@ func TestGraph(t *testing.T) {
 	p.Press(kb.ArrowRight)
 	becomes(t, p, `document.activeElement.getAttribute("aria-label").startsWith("Pod")`, true)
 	p.AwaitText("runs on Node worker")
-	picture(p, "console-graph")
 	// The selected resource disappears, and the graph has as many resources as before.
 	browser.Evaluate[bool](p, `(document.querySelector("[data-uid$='/pod-19']").focus(), true)`)
 	p.Press(" ")
@@ -443,7 +432,6 @@ func TestAcceptCluster(t *testing.T) {
 	p := open(t, administrator(t, f))
 	show(t, p, "#/fleet")
 	p.Await("button", "Accept … "+waiting)
-	picture(p, "console-fleet")
 	p.Click("button", "Accept … "+waiting)
 	p.AwaitText("gets access to the objects of this cluster on the hub")
 	p.WantAccessible()
@@ -471,7 +459,6 @@ func TestApprovePermission(t *testing.T) {
 	p.AwaitText("Role " + name + " in namespace default allows to get secrets and deployments of apps")
 	p.AwaitText("User alice gets the ClusterRole " + name + " in all namespaces")
 	p.WantAccessible()
-	picture(p, "console-approval")
 	p.Click("button", "Approve generation 1 of "+name+" on "+framework.Cluster1)
 	p.AwaitText(framework.Cluster1 + "/" + name + " is approved.")
 	permission = f.PermissionSays(t, framework.Cluster1, name, rbacv1alpha1.ConditionApproved, metav1.ConditionTrue)

@@ -1,6 +1,7 @@
 package fleetgen
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
@@ -26,7 +27,7 @@ const (
 	safeLetters       = "bcdfghjklmnpqrstvwxz2456789"
 )
 
-// Epoch is the time of every report. No resource of a fleet is younger.
+// Epoch is the time of every report that has no other. No resource is younger than its report.
 var Epoch = time.Date(2025, 11, 1, 0, 0, 0, 0, time.UTC)
 
 // Options are the options of a fleet.
@@ -38,6 +39,10 @@ type Options struct {
 	Seed uint64
 	// HubNamespaces is the number of namespaces of the hub; 0 means 500.
 	HubNamespaces int
+	// Name is the name of the cluster; [ClusterName] of the index if empty.
+	Name string
+	// Now is the time of the report; [Epoch] if zero.
+	Now time.Time
 }
 
 // ClusterName returns the name of the cluster with an index.
@@ -54,12 +59,16 @@ func Cluster(o Options, index int) *search.Report {
 	if o.Seed == 0 {
 		o.Seed = DefaultSeed
 	}
+	o.Name = cmp.Or(o.Name, ClusterName(index))
+	if o.Now.IsZero() {
+		o.Now = Epoch
+	}
 	c := &cluster{
-		options: o, index: index, name: ClusterName(index), hub: index == 0, size: o.PerCluster,
+		options: o, index: index, name: o.Name, hub: index == 0, size: o.PerCluster,
 		r:          rand.New(rand.NewPCG(o.Seed, uint64(index))),
 		configMaps: map[string][]string{}, secrets: map[string][]string{}, pods: map[workload][]string{},
 		report: &search.Report{
-			Cluster: ClusterName(index), Hub: index == 0, Full: true, Time: Epoch,
+			Cluster: o.Name, Hub: index == 0, Full: true, Time: o.Now,
 			Put: make([]search.Resource, 0, o.PerCluster), AddEdges: make([]search.Edge, 0, o.PerCluster*3/2),
 		},
 	}
@@ -217,7 +226,7 @@ func (c *cluster) suffix(n int) string {
 // timestamp returns a time in the last 400 days, mostly in the recent past.
 func (c *cluster) timestamp() string {
 	f := c.r.Float64()
-	return Epoch.Add(-time.Duration(f*f*f*400*86400) * time.Second).Format(time.RFC3339)
+	return c.options.Now.Add(-time.Duration(f*f*f*400*86400) * time.Second).Format(time.RFC3339)
 }
 
 func (c *cluster) status() string {
