@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -246,10 +247,11 @@ func twoLiveHubs(t *testing.T, second *hub, members []*member, sameObjects func(
 	}
 	third.commands(t, members, "third")
 	if err := await.Poll(t.Context(), func(context.Context) error {
-		if !strings.Contains(stale.LogTail(), "has moved the cluster to another hub") {
-			return errors.New("its log does not say so")
+		log, err := os.ReadFile(stale.LogFile)
+		if err == nil && !strings.Contains(string(log), "has moved the cluster to another hub") {
+			err = errors.New("its log does not say so")
 		}
-		return nil
+		return err
 	}); err != nil {
 		t.Errorf("the stopped process has not noticed that the cluster has moved: %v", err)
 	}

@@ -169,9 +169,8 @@ func (m *membership) run(ctx context.Context) (verdict, error) {
 				return end, nil
 			}
 		case seen := <-secrets:
-			if m.seeSecret(ctx, seen) == superseded {
-				klog.FromContext(ctx).Info("Another process of the agent has moved the cluster to another hub")
-				return superseded, nil
+			if end := m.seeSecret(ctx, seen); end == superseded {
+				return end, nil
 			}
 		case <-m.task.ended():
 			if err := m.task.err; err != nil {

@@ -138,6 +138,9 @@ func (r *Registrar) Run(ctx context.Context, workload Workload) error {
 		if err != nil {
 			return ignoreEnd(ctx, err)
 		}
+		if last == superseded {
+			logger.Info("Another process of the agent has moved the cluster to another hub", "cluster", r.config.ClusterName)
+		}
 		if delay = 0; last != rejected {
 			continue
 		}

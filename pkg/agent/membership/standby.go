@@ -69,7 +69,7 @@ func (r *Registrar) guarded(ctx context.Context, run func(context.Context) (verd
 	if hub == nil || ctx.Err() != nil {
 		return end, err
 	}
-	return moved, r.moveTo(ctx, hub)
+	return r.moveTo(ctx, hub)
 }
 
 // followStandby waits until the standby hub has adopted the cluster. It returns nil if ctx ends.
@@ -193,8 +193,8 @@ func loadStandby(kubeconfig []byte) (*clientcmdapi.Config, error) {
 }
 
 // moveTo records that the cluster belongs to another hub, before anything is done for that hub. It repeats failed writes
-// until ctx ends. If another process has moved the cluster, it does nothing.
-func (r *Registrar) moveTo(ctx context.Context, hub *standbyHub) error {
+// until ctx ends. If another process has moved the cluster, it does nothing and returns superseded.
+func (r *Registrar) moveTo(ctx context.Context, hub *standbyHub) (verdict, error) {
 	problem := fmt.Sprintf("cannot record that %s belongs to hub %s", r.config.ClusterName, hub.server)
 	err := r.insist(ctx, problem, func(ctx context.Context) error {
 		known := r.store.last()
@@ -220,12 +220,11 @@ func (r *Registrar) moveTo(ctx context.Context, hub *standbyHub) error {
 		r.raisedAt = time.Now()
 		r.lost.Store(false)
 		klog.FromContext(ctx).Info("Moving to the hub that has adopted the cluster", "cluster", r.config.ClusterName, "hub", hub.server, "epoch", hub.epoch)
+		return moved, nil
 	case errors.Is(err, errRaised):
-		r.store.held.Store(nil)
-	default:
-		return ignoreEnd(ctx, err)
+		return superseded, nil
 	}
-	return nil
+	return stopped, ignoreEnd(ctx, err)
 }
 
 // responded records whether the hub responds, by the error of a request to it.

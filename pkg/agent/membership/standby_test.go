@@ -155,8 +155,9 @@ func TestMoveTo(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.moveTo(t.Context(), &standbyHub{kubeconfig: []byte(standbyKubeconfig), server: "https://standby", epoch: rehoming.Epoch{Number: 1, Hub: "a"}}); err != nil {
-		t.Fatal(err)
+	end, err := r.moveTo(t.Context(), &standbyHub{kubeconfig: []byte(standbyKubeconfig), server: "https://standby", epoch: rehoming.Epoch{Number: 1, Hub: "a"}})
+	if end != moved || err != nil {
+		t.Fatalf("moveTo() = %v, %v, want moved", end, err)
 	}
 	secret, err := r.config.Managed.CoreV1().Secrets(r.config.Namespace).Get(t.Context(), r.config.SecretName, metav1.GetOptions{})
 	if err != nil {
@@ -180,8 +181,9 @@ func TestMoveToSlowHub(t *testing.T) {
 		if _, err := r.store.write(t.Context(), func(i *identity) { i.set(keyHubEpoch, recorded) }); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.moveTo(t.Context(), &standbyHub{kubeconfig: []byte(standbyKubeconfig), server: "https://standby", epoch: rehoming.Epoch{Number: 1, Hub: "a"}}); err != nil {
-			t.Fatal(err)
+		end, err := r.moveTo(t.Context(), &standbyHub{kubeconfig: []byte(standbyKubeconfig), server: "https://standby", epoch: rehoming.Epoch{Number: 1, Hub: "a"}})
+		if end != superseded || err != nil {
+			t.Fatalf("moveTo() to epoch 1/a after epoch %s = %v, %v, want superseded", recorded, end, err)
 		}
 		secret, err := r.config.Managed.CoreV1().Secrets(r.config.Namespace).Get(t.Context(), r.config.SecretName, metav1.GetOptions{})
 		if err != nil {
