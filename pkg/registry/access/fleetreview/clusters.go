@@ -23,7 +23,7 @@ func (o Options) selected(ctx context.Context, selection *accessv1alpha1.Cluster
 		return nil, err
 	}
 	if !o.Synced() {
-		return nil, errUnlisted()
+		return nil, serving.Unavailable("the clusters of the fleet are not listed yet; try again later")
 	}
 	matches, err := o.matcher(selection)
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/utils/ptr"
 
@@ -24,7 +23,6 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
-	"open-cluster-management.io/hub-apiserver/pkg/search/serving"
 )
 
 // Options are the dependencies of reviews.
@@ -75,22 +73,15 @@ func NewSelf(o Options) rest.Storage {
 				if cluster == o.HubCluster {
 					return access.Subject{User: caller.GetName(), Groups: caller.GetGroups()}, ""
 				}
-				return onManagedCluster(caller)
+				if s, known := access.SubjectOf(visibility.ManagedSubjects(caller)); known {
+					return s, ""
+				}
+				return access.Subject{}, reasonLocalName
 			}
 			review.Status, err = o.review(on, a, clusters, limitOf(&spec.Page), after)
 			return review, err
 		},
 	}
-}
-
-// onManagedCluster returns the subject that a caller of the hub is on managed clusters, or the reason why
-// it is none.
-func onManagedCluster(caller user.Info) (access.Subject, string) {
-	s, known := access.SubjectOf(visibility.ManagedSubjects(caller))
-	if !known {
-		return access.Subject{}, reasonLocalName
-	}
-	return s, ""
 }
 
 // NewAccess returns the storage of fleetaccessreviews.
@@ -323,9 +314,4 @@ func limitOf(page *accessv1alpha1.Page) int { return int(ptr.Deref(page.Limit, d
 
 func invalid(kind, name string, errs field.ErrorList) error {
 	return apierrors.NewInvalid(accessv1alpha1.SchemeGroupVersion.WithKind(kind).GroupKind(), name, errs)
-}
-
-// errUnlisted is the error while the clusters are not listed.
-func errUnlisted() error {
-	return serving.Unavailable("the clusters of the fleet are not listed yet; try again later")
 }
