@@ -167,6 +167,75 @@ func TestEscalationThroughGroups(t *testing.T) {
 	}
 }
 
+// TestEscalationByMount checks that a Pod leads to the Secrets and ConfigMaps of its namespace, whichever ServiceAccount
+// may read them.
+func TestEscalationByMount(t *testing.T) {
+	for _, c := range []struct {
+		verb, group, resource, asked string
+		way                          rbacv1.PolicyRule
+		bound                        string
+		want                         bool
+	}{
+		{"get", "", "secrets", "prod", rules("patch", "apps", "deployments")[0], "prod", true},
+		{"get", "", "secrets", "prod", rules("create", "", "pods")[0], "prod", true},
+		{"get", "", "secrets", "prod", rules("create", "", "pods")[0], "", true},
+		{"get", "", "configmaps", "prod", rules("update", "batch", "cronjobs")[0], "prod", true},
+		{"get", "", "secrets", "prod", rules("patch", "apps", "deployments")[0], "ops", false},
+		{"get", "", "secrets", "prod", rules("get", "", "pods/log")[0], "prod", false},
+		// Only a binding in the whole cluster leads to all namespaces.
+		{"get", "", "secrets", "", rules("create", "", "pods")[0], "prod", false},
+		{"get", "", "secrets", "", rules("create", "", "pods")[0], "", true},
+		// A mount needs the name of the Secret, and changes nothing.
+		{"list", "", "secrets", "prod", rules("create", "", "pods")[0], "prod", false},
+		{"delete", "", "secrets", "prod", rules("create", "", "pods")[0], "prod", false},
+		{"get", "example.com", "secrets", "prod", rules("create", "", "pods")[0], "prod", false},
+		{"get", "", "pods", "prod", rules("create", "", "pods")[0], "prod", false},
+	} {
+		u := newUpdate()
+		u.Roles[clusterRole("way")] = []rbacv1.PolicyRule{c.way}
+		u.bind(c.bound, "way", "way", "mallory")
+		x := newIndex(t, map[string]*Update{"one": u})
+		asked := Attributes{Verb: c.verb, Group: c.group, Resource: c.resource, Namespace: c.asked}
+		subjects := x.WhoCan(Who{Attributes: asked, Clusters: []string{"one"}, Escalations: true, Limit: 10, MaxGrants: 10}).Subjects
+		if got := slices.ContainsFunc(subjects, func(s SubjectAnswer) bool {
+			return s.Name == "mallory" && len(s.Escalations) == 1 && s.Escalations[0].Kind == CreatePods
+		}); got != c.want {
+			t.Errorf("%s %s.%s in namespace %q: mallory has %s in namespace %q: found %t, want %t", c.verb, c.resource, c.group, c.asked, rbac.RuleText(c.way), c.bound, got, c.want)
+		}
+	}
+}
+
+// TestMissingRole checks that a denial names a bound role that does not exist on the cluster.
+func TestMissingRole(t *testing.T) {
+	with, without, elsewhere := newUpdate(), newUpdate(), newUpdate()
+	with.Roles[clusterRole("operator")] = rules("delete", "", "secrets")
+	for _, u := range []*Update{with, without} {
+		u.bind("prod", "operators", "operator", "paul")
+		u.Roles[clusterRole("viewer")] = rules("get", "", "pods")
+		u.bind("prod", "viewers", "viewer", "paul")
+	}
+	elsewhere.bind("ops", "operators", "operator", "paul")
+	x := newIndex(t, map[string]*Update{"elsewhere": elsewhere, "with": with, "without": without})
+	clusters := []string{"elsewhere", "with", "without"}
+	for i, want := range []Answer{
+		{Decision: Denied, Reason: reasonDenied},
+		{Decision: Allowed},
+		{Decision: Denied, Reason: reasonDenied + `; ClusterRole "operator" is bound to it, but does not exist on the cluster`},
+	} {
+		if got := x.CanI(Subject{User: "paul"}, deleteSecrets, clusters, 10)[i]; got.Decision != want.Decision || got.Reason != want.Reason {
+			t.Errorf("CanI(paul) on %s = %s (%q), want %s (%q)", clusters[i], got.Decision, got.Reason, want.Decision, want.Reason)
+		}
+	}
+	// Another binding may allow the request although a role is missing.
+	if got := x.CanI(Subject{User: "paul"}, Attributes{Verb: "get", Resource: "pods", Namespace: "prod"}, clusters, 10)[2]; got.Decision != Allowed || got.Reason != "" {
+		t.Errorf("CanI(paul, get pods) = %s (%q), want Allowed", got.Decision, got.Reason)
+	}
+	x.SetState("without", State{Known: true, OtherAuthorizers: true})
+	if got := x.CanI(Subject{User: "paul"}, deleteSecrets, clusters, 10)[2]; got.Decision != Unknown || got.Reason != reasonOther {
+		t.Errorf("CanI(paul) with another authorizer = %s (%q), want Unknown", got.Decision, got.Reason)
+	}
+}
+
 // TestEscalationStaysOnItsCluster checks that what leads to a permission on one cluster is
 // no way on another.
 func TestEscalationStaysOnItsCluster(t *testing.T) {

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"slices"
 	"strings"
@@ -241,10 +242,7 @@ func (q *whoEvaluation) findIn(in *bucket, v *verdict) {
 
 // verdictOf returns the verdict of a node without evaluating it: findDirect has found all.
 func (q *whoEvaluation) verdictOf(n *node) *verdict {
-	if v := q.verdicts[n]; v != nil {
-		return v
-	}
-	return noVerdict
+	return cmp.Or(q.verdicts[n], noVerdict)
 }
 
 // findEscalations finds the subjects that can gain the permission.
@@ -373,7 +371,13 @@ func (q *whoEvaluation) leads(k leadKey) func(cluster uint32) bool {
 		return q.identities(names, e.kind == ImpersonateGroups, impersonation.Matches(rule))
 	case ImpersonateAccounts, CreateTokens:
 		return q.accountsIn(k.namespace, names)
-	case CreatePods, ExecPods, ReadSecrets:
+	case CreatePods:
+		// A Pod can mount any Secret and ConfigMap of its namespace.
+		if applies && q.request.Verb == "get" && q.request.Group == "" && (q.request.Resource == "secrets" || q.request.Resource == "configmaps") {
+			return always
+		}
+		fallthrough
+	case ExecPods, ReadSecrets:
 		return q.accountsIn(k.namespace, nil)
 	case ProxyNodes:
 		if everywhere {

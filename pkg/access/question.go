@@ -148,7 +148,7 @@ func (x *Index) CanI(s Subject, a Attributes, clusters []string, maxChains int) 
 		return answers
 	}
 	q := x.newEvaluation(a, asked)
-	for _, m := range x.memberships(s.Subjects(), func(b *binding) bool { return q.applies(b) && b.node != nil && len(b.node.roles) > 0 }) {
+	for _, m := range x.memberships(s.Subjects(), func(b *binding) bool { return q.applies(b) && b.node != nil }) {
 		v := q.verdict(m.binding.node)
 		var last *permit
 		var chain *Chain
@@ -161,6 +161,20 @@ func (x *Index) CanI(s Subject, a Attributes, clusters []string, maxChains int) 
 				answer.Chains = append(answer.Chains, chain)
 			}
 			answer.Decision, answer.Reason = Allowed, ""
+			return true
+		})
+		lacking := len(x.clusters)
+		for _, r := range m.binding.node.roles {
+			lacking -= int(r.clusters.size)
+		}
+		if lacking == 0 {
+			continue
+		}
+		m.binding.clusters.each(func(id uint32) bool {
+			if asked.has(id) && answers[at[id]].Reason == reasonDenied && x.slots[id].roleOf(m.binding.node) == nil {
+				role := rbac.Clip(m.binding.node.key().String(), 512) // clusters report names of any length
+				answers[at[id]].Reason = reasonDenied + "; " + role + " is bound to it, but does not exist on the cluster"
+			}
 			return true
 		})
 	}

@@ -3,14 +3,9 @@ package clusteradm
 import (
 	"encoding/json"
 	"net/http"
-	"net/http/httptest"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	accessv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/access/v1alpha1"
 )
@@ -21,26 +16,14 @@ func TestGroupsAreNotSplit(t *testing.T) {
 	const name = "CN=ops,OU=teams,DC=example,DC=com"
 	var review accessv1alpha1.FleetAccessReview
 	var header http.Header
-	hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		review, header = accessv1alpha1.FleetAccessReview{}, r.Header
-		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
-			t.Errorf("body of %s: %v", r.URL, err)
+	kubeconfig := newQuestionedHub(t, func(_ string, got http.Header, body []byte) any {
+		review, header = accessv1alpha1.FleetAccessReview{}, got
+		if err := json.Unmarshal(body, &review); err != nil {
+			t.Errorf("body: %v", err)
 		}
-		review.Status.Allowed = 1
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(&review) // the client notices a failure
-	}))
-	t.Cleanup(hub.Close)
-	config := clientcmdapi.NewConfig()
-	config.Clusters["hub"] = &clientcmdapi.Cluster{Server: hub.URL}
-	config.AuthInfos["user"] = &clientcmdapi.AuthInfo{Token: "token"}
-	config.Contexts["hub"] = &clientcmdapi.Context{Cluster: "hub", AuthInfo: "user"}
-	config.CurrentContext = "hub"
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
-		t.Fatal(err)
-	}
-
+		review.Status = accessv1alpha1.FleetAccessReviewStatus{Allowed: 1, Clusters: []accessv1alpha1.ClusterAccess{{Cluster: "cluster1", Decision: accessv1alpha1.AccessAllowed}}}
+		return &review
+	})
 	for _, test := range []struct {
 		args    []string
 		want    []string

@@ -152,6 +152,19 @@ func clusteradm(t *testing.T, reviewer, user *framework.Caller) {
 	if out, stderr, code := user.Clusteradm(t, "auth", "can-i", "delete", "secrets", "-A"); code != 1 || !strings.Contains(out, "Denied") || !strings.Contains(stderr, "no selected cluster") {
 		t.Errorf("can-i in all namespaces exits with %d, want 1 after Denied:\n%s%s", code, out, stderr)
 	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"patch", "deployments", "-n", "default"}, `the answer is about the resource deployments of the group "apps"`},
+		{[]string{"get", "podss", "-n", "default"}, `the hub serves no resource podss of the group ""`},
+		{[]string{"delete", "secrets", "-n", "default", "--cluster", "nosuch"}, "no cluster that you may view matches --cluster=nosuch"},
+		{[]string{"delete", "secrets", "-n", "default", "--clusterset", "nosuch"}, "no cluster that you may view matches"},
+	} {
+		if out, stderr, code := user.Clusteradm(t, append([]string{"auth", "can-i"}, c.args...)...); code != 1 || !strings.Contains(stderr, c.want) {
+			t.Errorf("can-i %v exits with %d, want 1 and %q:\n%s%s", c.args, code, c.want, out, stderr)
+		}
+	}
 	var status accessv1alpha1.FleetSubjectReviewStatus
 	out := works(reviewer, "auth", "who-can", "delete", "secrets", "-n", "default", "-o", "json")
 	if err := json.Unmarshal([]byte(out), &status); err != nil {
@@ -170,6 +183,30 @@ func clusteradm(t *testing.T, reviewer, user *framework.Caller) {
 			t.Errorf("completion of %v does not contain %s:\n%s", args, what, out)
 		}
 	}
+}
+
+// TestReviewNamesTheMissingRole binds a role that does not exist on the cluster.
+func TestReviewNamesTheMissingRole(t *testing.T) {
+	f := framework.Shared(t)
+	reviewer, user := framework.NewCaller(t, f.Hub, framework.Unique("reviewer")), framework.Unique("user")
+	bindEverywhere(t, reviewer, reviewRole)
+	reviewer.Bind(t, framework.Cluster1, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: viewRole})
+	bindings := f.ManagedClient.RbacV1().RoleBindings("default")
+	framework.Must(bindings.Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: user}, Subjects: []rbacv1.Subject{*framework.UserSubject(user)},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "nosuch"},
+	}, metav1.CreateOptions{}))(t)
+	t.Cleanup(func() {
+		if err := bindings.Delete(context.WithoutCancel(t.Context()), user, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	framework.Eventually(t, "the review names the missing role", func(context.Context) error {
+		if got := decides(t, reviewer, user, accessv1alpha1.AccessDenied); !strings.Contains(got.Reason, `ClusterRole "nosuch" is bound to it, but does not exist on the cluster`) {
+			return fmt.Errorf("reason = %q", got.Reason)
+		}
+		return nil
+	})
 }
 
 // TestGroupWithCommas grants a permission to a group whose name is a part of the name of another group. The members of the
@@ -223,6 +260,9 @@ func TestReviewsNeedPermission(t *testing.T) {
 		Spec: accessv1alpha1.FleetSubjectReviewSpec{AccessRequest: deleteSecrets},
 	}, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("fleetsubjectreview of a stranger: error = %v, want forbidden", err)
+	}
+	if out, stderr, code := stranger.Clusteradm(t, "auth", "can-i", "delete", "secrets"); code != 1 || !strings.Contains(stderr, "you may view no cluster") {
+		t.Errorf("clusteradm auth can-i of a stranger: exit code %d, want 1 and the reason:\n%s%s", code, out, stderr)
 	}
 	bindEverywhere(t, stranger, "view")
 	stranger.AwaitAllowed(t, "", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}})

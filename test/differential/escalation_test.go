@@ -37,6 +37,8 @@ var (
 		{Verb: "delete", Resource: "secrets", Namespace: "a"},
 		{Verb: "delete", Resource: "secrets", Namespace: "b", Name: "one"},
 		{Verb: "delete", Resource: "secrets"},
+		{Verb: "get", Resource: "configmaps", Namespace: "a"},
+		{Verb: "get", Resource: "secrets"},
 		{Verb: "get", NonResource: true, Path: "/metrics"},
 	}
 )
@@ -119,6 +121,27 @@ func (m *escalationModel) userAllowed(name string) bool {
 	return m.allowed("user:"+name, "group:system:authenticated")
 }
 
+// addPods adds the steps that create Pods in a namespace, or in all namespaces if it is empty. accounts is true if one of the
+// ServiceAccounts is allowed.
+func (m *escalationModel) addPods(namespace string, names []string, accounts bool) {
+	// A Pod mounts Secrets and ConfigMaps of its namespace.
+	mounts := m.target.Verb == "get" && (m.target.Resource == "secrets" || m.target.Resource == "configmaps") && m.target.Namespace == namespace
+	add := func(verb, group, resource, name string) {
+		m.steps = append(m.steps, step{access.CreatePods, verb, group, resource, namespace, name, accounts || mounts})
+	}
+	for _, name := range names {
+		add("create", "", "pods", name)
+		add("create", "batch", "jobs", name)
+		for _, verb := range []string{"create", "update", "patch"} {
+			add(verb, "", "replicationcontrollers", name)
+			add(verb, "batch", "cronjobs", name)
+			for _, resource := range []string{"deployments", "daemonsets", "replicasets", "statefulsets"} {
+				add(verb, "apps", resource, name)
+			}
+		}
+	}
+}
+
 // enumerate computes all steps.
 func (m *escalationModel) enumerate() {
 	m.steps = nil
@@ -140,16 +163,8 @@ func (m *escalationModel) enumerate() {
 			add(access.ImpersonateAccounts, "impersonate:serviceaccount", "authentication.k8s.io", "serviceaccounts", namespace, name, leads)
 			add(access.CreateTokens, "create", "", "serviceaccounts/token", namespace, name, leads)
 		}
+		m.addPods(namespace, names, some)
 		for _, name := range names {
-			add(access.CreatePods, "create", "", "pods", namespace, name, some)
-			for _, verb := range []string{"create", "update", "patch"} {
-				add(access.CreatePods, verb, "", "replicationcontrollers", namespace, name, some)
-				add(access.CreatePods, verb, "batch", "cronjobs", namespace, name, some)
-				for _, resource := range []string{"deployments", "daemonsets", "replicasets", "statefulsets"} {
-					add(access.CreatePods, verb, "apps", resource, namespace, name, some)
-				}
-			}
-			add(access.CreatePods, "create", "batch", "jobs", namespace, name, some)
 			for _, resource := range []string{"pods/exec", "pods/attach"} {
 				add(access.ExecPods, "create", "", resource, namespace, name, some)
 				add(access.ExecPods, "get", "", resource, namespace, name, some)
@@ -162,6 +177,7 @@ func (m *escalationModel) enumerate() {
 		}
 		anywhere = anywhere || some
 	}
+	m.addPods("", names, anywhere)
 	for _, name := range names {
 		add(access.ProxyNodes, "get", "", "nodes/proxy", "", name, anywhere)
 		add(access.ProxyNodes, "create", "", "nodes/proxy", "", name, anywhere)

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/restmapper"
 	"k8s.io/utils/ptr"
 
 	accessv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/access/v1alpha1"
@@ -22,16 +24,13 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
 )
 
-const (
-	completionTimeout = 3 * time.Second
-	// authPage is the number of entries of one request.
-	authPage = 500
-)
+// authPage is the number of entries of one request.
+const authPage = 500
 
 var (
 	// authVerbs are the verbs that are completed.
 	authVerbs = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "bind", "escalate", "impersonate", "approve"}
-	// authResources are the resources that are completed.
+	// authResources are the resources that are completed. They are known even if the hub does not serve them.
 	authResources = []string{
 		"pods", "pods/log", "pods/exec", "services", "secrets", "configmaps", "serviceaccounts", "serviceaccounts/token", "namespaces", "nodes", "nodes/proxy",
 		"deployments.apps", "daemonsets.apps", "statefulsets.apps", "jobs.batch", "cronjobs.batch",
@@ -89,7 +88,10 @@ func newCanI(env cli.Environment) *cobra.Command {
   clusteradm auth can-i delete secrets -n prod --clusters env=prod
 
   # On which clusters may alice delete Secrets in all namespaces?
-  clusteradm auth can-i delete secrets -A --subject alice`,
+  clusteradm auth can-i delete secrets -A --subject alice
+
+  # May paul, with his group, restart Deployments? Deployments are in the group apps.
+  clusteradm auth can-i patch deployments.apps -n payments --subject paul --group payments`,
 		Args:              cobra.RangeArgs(2, 3),
 		ValidArgsFunction: completeWords(authVerbs, authResources),
 		RunE:              a.run(a.canI),
@@ -150,7 +152,7 @@ func (a *asking) completeNames(resource schema.GroupVersionResource) cobra.Compl
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		ctx, cancel := context.WithTimeout(command.Context(), completionTimeout)
+		ctx, cancel := context.WithTimeout(command.Context(), 3*time.Second)
 		defer cancel()
 		list, err := clients.Dynamic.Resource(resource).List(ctx, metav1.ListOptions{Limit: authPage})
 		if err != nil {
@@ -208,9 +210,9 @@ func (a *asking) request(args []string) (request accessv1alpha1.AccessRequest, c
 		request.NonResourceAttributes = &accessv1alpha1.NonResourceAttributes{Verb: args[0], Path: args[1]}
 		return request, clusters, nil
 	}
-	resource, subresource, _ := strings.Cut(args[1], "/")
-	resource, group, _ := strings.Cut(resource, ".")
-	attributes := &accessv1alpha1.ResourceAttributes{Verb: args[0], Group: group, Resource: resource, Subresource: subresource}
+	word, subresource, _ := strings.Cut(args[1], "/")
+	found := a.resource(args[0], strings.ToLower(word))
+	attributes := &accessv1alpha1.ResourceAttributes{Verb: args[0], Group: found.Group, Resource: found.Resource, Subresource: subresource}
 	if len(args) > 2 {
 		attributes.Name = args[2]
 	}
@@ -219,6 +221,39 @@ func (a *asking) request(args []string) (request accessv1alpha1.AccessRequest, c
 	}
 	request.ResourceAttributes = attributes
 	return request, clusters, err
+}
+
+// resource returns the resource that a word means to kubectl on the hub. Others may exist on managed clusters.
+func (a *asking) resource(verb, word string) schema.GroupResource {
+	if verb != "*" && !slices.Contains(authVerbs, verb) {
+		a.Warn("the verb %q is unusual: check its spelling", verb)
+	}
+	typed := schema.ParseGroupResource(word)
+	if typed.Resource == "*" || verb == "impersonate" && (word == "users" || word == "groups") {
+		return typed
+	}
+	client := memory.NewMemCacheClient(a.Kube.Discovery())
+	mapper := restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(client), client, nil)
+	resource, err := mapper.ResourceFor(typed.WithVersion(""))
+	found := resource.GroupResource()
+	known := slices.IndexFunc(authResources, func(known string) bool { return known == word || strings.HasPrefix(known, word+".") })
+	switch {
+	case err == nil:
+	case known >= 0:
+		found = schema.ParseGroupResource(authResources[known])
+	default:
+		found = typed
+		a.Warn("the hub serves no resource %s of the group %q: check the names, unless only managed clusters serve it", typed.Resource, typed.Group)
+	}
+	if found != typed {
+		a.remark("Note: the answer is about the resource %s of the group %q", found.Resource, found.Group)
+	}
+	return found
+}
+
+// remark prints a line about the answer.
+func (a *asking) remark(format string, args ...any) {
+	_, _ = fmt.Fprintf(a.ErrOut, format+"\n", args...)
 }
 
 func (a *asking) canI(ctx context.Context, args []string) error {
@@ -251,6 +286,7 @@ func (a *asking) explain(ctx context.Context, args []string) error {
 		switch {
 		case len(parts) == 3 && len(a.groups) == 0:
 			spec.ServiceAccount = &accessv1alpha1.ClusterServiceAccount{Cluster: parts[0], Namespace: parts[1], Name: parts[2]}
+			a.names = append(a.names, parts[0])
 		case len(parts) == 2:
 			spec.User = serviceaccount.MakeUsername(parts[0], parts[1])
 		default:
@@ -277,13 +313,31 @@ func (a *asking) review(ctx context.Context, spec accessv1alpha1.FleetAccessRevi
 			break
 		}
 	}
+	if len(all.Clusters) == 0 {
+		return nil, a.selectsNothing(ctx)
+	}
+	if spec.User != "" && len(spec.Groups) == 0 && !strings.HasPrefix(spec.User, serviceaccount.ServiceAccountUsernamePrefix) && (all.Denied > 0 || all.Allowed == 0) {
+		a.remark("Note: the hub does not know the groups of %s: name each with --group", spec.User)
+	}
 	if a.output == cli.OutputJSON {
 		return all, a.WriteJSON(all)
 	}
-	if err := show(all); err != nil {
-		return nil, err
+	err := show(all)
+	a.omitted(all.RemainingItemCount, "clusters")
+	return all, err
+}
+
+// selectsNothing returns the error of an answer about no cluster: the flags, or the permissions of the caller, exclude all.
+func (a *asking) selectsNothing(ctx context.Context) error {
+	some := accessv1alpha1.AccessRequest{NonResourceAttributes: &accessv1alpha1.NonResourceAttributes{Verb: "get", Path: "/"}}
+	viewed, err := a.send(ctx, accessv1alpha1.FleetAccessReviewSpec{AccessRequest: some}, true)
+	if err == nil && len(viewed.Clusters) == 0 {
+		err = errors.New("you may view no cluster: the ClusterRole open-cluster-management:search:view-cluster, bound in the namespace of a cluster, allows it")
 	}
-	return all, a.omitted(all.RemainingItemCount, "clusters")
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("no cluster that you may view matches --cluster=%s --clusterset=%s --clusters=%s", strings.Join(a.names, ","), strings.Join(a.sets, ","), a.clusters)
 }
 
 // page returns the page of a review that follows a number of entries.
@@ -301,12 +355,10 @@ func (a *asking) send(ctx context.Context, spec accessv1alpha1.FleetAccessReview
 	return &got.Status, err
 }
 
-func (a *asking) omitted(remaining *int64, what string) error {
-	if remaining == nil {
-		return nil
+func (a *asking) omitted(remaining *int64, what string) {
+	if remaining != nil {
+		a.remark("%d more %s; --limit shows more", *remaining, what)
 	}
-	_, err := fmt.Fprintf(a.ErrOut, "%d more %s; --limit shows more\n", *remaining, what)
-	return err
 }
 
 // decisions shows a review with attributes. The names are those of the clusters that allow the request.
@@ -323,10 +375,8 @@ func (a *asking) decisions(status *accessv1alpha1.FleetAccessReviewStatus) error
 		}
 		table.Row(c.Cluster, string(c.Decision), binding, role, permission, c.Reason)
 	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(a.ErrOut, "%d allowed, %d denied, %d unknown\n", status.Allowed, status.Denied, status.Unknown)
+	err := table.Flush()
+	a.remark("%d allowed, %d denied, %d unknown", status.Allowed, status.Denied, status.Unknown)
 	return err
 }
 
@@ -381,22 +431,22 @@ func (a *asking) whoCan(ctx context.Context, args []string) error {
 			break
 		}
 	}
-	notes := all.Notes
-	if all.Unknown > 0 {
-		notes = append(notes, fmt.Sprintf("the hub does not know the permissions on %d clusters", all.Unknown))
+	for _, note := range all.Notes {
+		a.remark("Note: %s", note)
 	}
-	for _, note := range notes {
-		if _, err := fmt.Fprintf(a.ErrOut, "Note: %s\n", note); err != nil {
-			return err
-		}
+	if all.Unknown > 0 {
+		a.remark("Note: the hub does not know the permissions on %d clusters", all.Unknown)
+	}
+	if len(all.Subjects) == 0 && all.Unknown == 0 {
+		// Every known cluster has the subject system:masters.
+		return a.selectsNothing(ctx)
 	}
 	if a.output == cli.OutputJSON {
 		return a.WriteJSON(all)
 	}
-	if err := a.subjects(all.Subjects); err != nil {
-		return err
-	}
-	return a.omitted(all.RemainingItemCount, "subjects")
+	err = a.subjects(all.Subjects)
+	a.omitted(all.RemainingItemCount, "subjects")
+	return err
 }
 
 func (a *asking) subjects(subjects []accessv1alpha1.SubjectAccess) error {
@@ -443,7 +493,7 @@ func referenceText(r accessv1alpha1.RBACReference) string {
 
 func subjectText(s accessv1alpha1.AccessSubject) string {
 	if s.Namespace != "" {
-		return strings.ToLower(s.Kind) + "/" + s.Namespace + "/" + s.Name
+		s.Name = s.Namespace + "/" + s.Name
 	}
 	return strings.ToLower(s.Kind) + "/" + s.Name
 }

@@ -218,6 +218,6 @@ func setConditions(status *rbacv1beta1.MulticlusterRoleAssignmentStatus, plan *P
 	case pending > 0:
 		set(rbacv1beta1.ConditionReady, metav1.ConditionFalse, rbacv1beta1.ReasonAssignmentsPending, fmt.Sprintf("%d of %d role assignments are pending.", pending, total))
 	default:
-		set(rbacv1beta1.ConditionReady, metav1.ConditionTrue, rbacv1beta1.ReasonAssignmentsReady, fmt.Sprintf("All %d role assignments are active on %d clusters.", total, selected))
+		set(rbacv1beta1.ConditionReady, metav1.ConditionTrue, rbacv1beta1.ReasonAssignmentsReady, fmt.Sprintf("%d of %d role assignments are active, on %d clusters.", total, total, selected))
 	}
 }

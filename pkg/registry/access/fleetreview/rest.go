@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/utils/ptr"
 
@@ -74,22 +73,15 @@ func NewSelf(o Options) rest.Storage {
 				if cluster == o.HubCluster {
 					return access.Subject{User: caller.GetName(), Groups: caller.GetGroups()}, ""
 				}
-				return onManagedCluster(caller)
+				if s, known := access.SubjectOf(visibility.ManagedSubjects(caller)); known {
+					return s, ""
+				}
+				return access.Subject{}, reasonLocalName
 			}
 			review.Status, err = o.review(on, a, clusters, limitOf(&spec.Page), after)
 			return review, err
 		},
 	}
-}
-
-// onManagedCluster returns the subject that a caller of the hub is on managed clusters, or the reason why
-// it is none.
-func onManagedCluster(caller user.Info) (access.Subject, string) {
-	s, known := access.SubjectOf(visibility.ManagedSubjects(caller))
-	if !known {
-		return access.Subject{}, reasonLocalName
-	}
-	return s, ""
 }
 
 // NewAccess returns the storage of fleetaccessreviews.
