@@ -352,6 +352,12 @@ func searchWarnings(t *testing.T, f *fleet) {
 	if got := warnsOf(s.viewer, "kind:Pod stauts:Running"); !strings.Contains(got, `"stauts"`) || !strings.Contains(got, `did you mean "status"?`) {
 		t.Errorf("warnings for an unknown property = %s, want the property and a suggestion", got)
 	}
+	if got := warnsOf(s.viewer, "kind:Pod restarts>many"); !strings.HasPrefix(got, `"many" is no number, so values of restarts are ordered as texts`) {
+		t.Errorf("warnings for a number that is compared with a text = %s, want the property and the value", got)
+	}
+	if got := warnsOf(s.viewer, "kind:Pod restarts>1 status>C created>2020-01-01"); got != "" {
+		t.Errorf("warnings for ordered numbers, texts and times = %s, want none", got)
+	}
 	if got := warnsOf(s.viewer, "kind:Pod status:Flying"); got != "" {
 		t.Errorf("warnings for an unknown value = %s, want none", got)
 	}

@@ -120,7 +120,7 @@ func (c *cleaning) rendered(ctx context.Context) ([]*unstructured.Unstructured, 
 
 // refuseDependents returns an error without --yes if managed clusters depend on objects that the server stores.
 func (c *cleaning) refuseDependents(ctx context.Context, objects []*unstructured.Unstructured) error {
-	const remedy = "Run clusteradm unjoin on accepted clusters, delete the other objects, and wait until they are gone; or move them to OCM with clusteradm migrate --to crds. With --yes, they are deleted with the server, and agents keep what they have applied"
+	const remedy = "Run clusteradm unjoin on accepted clusters, delete the other objects, and wait until they are gone; or move them to the CustomResourceDefinitions of OCM, which must be installed, with clusteradm migrate --to crds. With --yes, they are deleted with the server, and agents keep what they have applied"
 	var counts []string
 	for _, kind := range handover.Kinds {
 		service, err := manifests.Find(objects, cli.KindAPIService, cli.APIServiceName(kind.Resource.GroupVersion()), nil)

@@ -144,7 +144,8 @@ func (m *migration) prepare(ctx context.Context) ([]cli.Finding, error) {
 	}
 	m.kinds = kinds
 	if len(kinds) == 0 && len(findings) == 0 {
-		return nil, errors.New("the hub has no CustomResourceDefinitions of OCM: there is nothing to migrate")
+		remedy := map[string]string{toServer: "there is nothing to migrate", toCRDs: "install those of your release of OCM first"}[m.to]
+		return nil, errors.New("the hub has no CustomResourceDefinitions of OCM: " + remedy)
 	}
 	name := cli.APIServiceName(migrationv1alpha1.SchemeGroupVersion)
 	service, err := cli.Optional(m.APIServices.Get(ctx, name, metav1.GetOptions{}))

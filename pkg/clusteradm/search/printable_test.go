@@ -11,6 +11,22 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
 )
 
+// TestOrderHasColumns checks that the properties that order a table are shown once.
+func TestOrderHasColumns(t *testing.T) {
+	streams, _, out, _ := genericiooptions.NewTestIOStreams()
+	s := &searching{Environment: cli.Environment{IOStreams: streams}, orderBy: []string{"restarts desc", "name", "created", "restarts", "label"}}
+	if err := s.table(&searchv1alpha1.SearchResult{Count: 1, Items: []searchv1alpha1.SearchItem{{
+		UID: "c1/a", Cluster: "c1", Properties: runtime.RawExtension{Raw: []byte(`{"kind":"Pod","name":"web","restarts":1000000,"label":{"a":"b"}}`)},
+	}}}); err != nil {
+		t.Fatal(err)
+	}
+	want := "CLUSTER   KIND   NAMESPACE   NAME   STATUS   AGE         RESTARTS   LABEL\n" +
+		`c1        Pod                web             <unknown>   1000000    {"a":"b"}` + "\n"
+	if got := out.String(); got != want {
+		t.Errorf("table =\n%s\nwant\n%s", got, want)
+	}
+}
+
 // Clusters can report any text, which must not control the terminal of the user.
 func TestOutputCannotControlATerminal(t *testing.T) {
 	result := &searchv1alpha1.SearchResult{Count: 1, Items: []searchv1alpha1.SearchItem{{

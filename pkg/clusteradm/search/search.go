@@ -119,21 +119,40 @@ func (s *searching) run(ctx context.Context, args []string) error {
 // columns are the columns of a table. The first four order resources without --order-by.
 var columns = []string{"CLUSTER", "KIND", "NAMESPACE", "NAME", "STATUS", "AGE"}
 
-// row returns the values of a resource in the columns.
-func row(item *searchv1alpha1.SearchItem) ([]string, error) {
+// ordering returns the properties of --order-by that have no column.
+func (s *searching) ordering() []string {
+	var names []string
+	for _, order := range s.orderBy {
+		name, _, _ := strings.Cut(strings.TrimSpace(order), " ")
+		if name != "created" && !slices.Contains(columns, strings.ToUpper(name)) && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// row returns the values of a resource in the columns, and then of the named properties.
+func row(item *searchv1alpha1.SearchItem, names []string) ([]string, error) {
 	var properties map[string]any
 	if err := json.Unmarshal(item.Properties.Raw, &properties); err != nil {
 		return nil, fmt.Errorf("properties of %s: %w", item.UID, err)
 	}
 	text := func(name string) string {
-		value, _ := properties[name].(string)
-		return value
+		if value, is := properties[name].(string); is || properties[name] == nil {
+			return value
+		}
+		encoded, _ := json.Marshal(properties[name])
+		return string(encoded)
 	}
 	age := "<unknown>"
 	if created, err := time.Parse(time.RFC3339, text("created")); err == nil {
 		age = duration.HumanDuration(time.Since(created))
 	}
-	return []string{item.Cluster, text("kind"), text("namespace"), text("name"), text("status"), age}, nil
+	cells := []string{item.Cluster, text("kind"), text("namespace"), text("name"), text("status"), age}
+	for _, name := range names {
+		cells = append(cells, text(name))
+	}
+	return cells, nil
 }
 
 // shown returns the resources found and then, by kind, the resources related to them.
@@ -146,7 +165,7 @@ func (s *searching) shown(result *searchv1alpha1.SearchResult) ([][]string, erro
 	for _, items := range lists {
 		first := len(all)
 		for i := range items {
-			cells, err := row(&items[i])
+			cells, err := row(&items[i], s.ordering())
 			if err != nil {
 				return nil, err
 			}
@@ -168,7 +187,8 @@ func (s *searching) table(result *searchv1alpha1.SearchResult) error {
 	if err != nil {
 		return err
 	}
-	table := s.NewTable(columns...)
+	header := strings.Join(append(slices.Clone(columns), s.ordering()...), " ")
+	table := s.NewTable(strings.Fields(strings.ToUpper(header))...)
 	for _, cells := range all {
 		table.Row(cells...)
 	}

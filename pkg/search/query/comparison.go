@@ -24,6 +24,16 @@ func NewFilter(property string, op Op, text string) Filter {
 	return Filter{Property: property, Comparisons: []Comparison{NewComparison(op, text)}}
 }
 
+// OrderedText returns a text by which the filter orders texts, because it is neither a number nor a time, or "".
+func (f *Filter) OrderedText() string {
+	for i := range f.Comparisons {
+		if c := &f.Comparisons[i]; c.Op != Equal && c.Op != NotEqual && c.Number == nil && c.Time == nil && c.Age == 0 {
+			return c.Text
+		}
+	}
+	return ""
+}
+
 // NewPattern returns a comparison with a pattern, in which * matches any text and a backslash
 // escapes the next character. Consecutive wildcards count as one. For operators other than Equal
 // and NotEqual, * is literal. An empty operator means Equal.

@@ -188,6 +188,24 @@ func TestUnknownPropertyWarnsOnce(t *testing.T) {
 	}
 }
 
+// TestComparisonOfPropertiesWarns checks that a value that is the name of a property causes a warning, because it is
+// taken for a text.
+func TestComparisonOfPropertiesWarns(t *testing.T) {
+	for text, want := range map[string][]string{
+		"name<kind name>kind,z": {`"kind" is no number, so values of name are ordered as texts; a query cannot compare two properties`},
+		"name>=pod-1":           nil,
+		"name!=kind name<5":     nil,
+	} {
+		got, err := ask(t, embedded.Options{})(&searchv1alpha1.SearchSpec{SearchRequest: searchv1alpha1.SearchRequest{SearchTerms: searchv1alpha1.SearchTerms{Query: text}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if warnings := got.(runtime.CacheableObject).GetObject().(*searchv1alpha1.Search).Status.Warnings; !slices.Equal(warnings, want) {
+			t.Errorf("warnings of %s = %q, want %q", text, warnings, want)
+		}
+	}
+}
+
 // TestWarningsUseNoBudget checks that a search without results succeeds without the warning if its budget is too small
 // for the schema.
 func TestWarningsUseNoBudget(t *testing.T) {

@@ -76,6 +76,7 @@ func (o Options) search(ctx context.Context, scope visibility.Scope, requests []
 	now := time.Now()
 	items := 0
 	var names []string
+	texts := map[string]string{}
 	for i, request := range requests {
 		request.Now = now
 		result, err := o.Engine.Search(ctx, scope, request)
@@ -90,25 +91,28 @@ func (o Options) search(ctx context.Context, scope visibility.Scope, requests []
 		if items += serving.CountItems(result); i > 0 && items > serving.MaxItems {
 			return out.forbidden(i, fmt.Sprintf("the searches of one request return more than %d items in total; use separate requests or lower limits", serving.MaxItems))
 		}
-		if result.Count == 0 {
-			for j := range request.Query.Filters {
-				names = append(names, request.Query.Filters[j].Property)
+		for _, filter := range request.Query.Filters {
+			if result.Count == 0 {
+				names = append(names, filter.Property)
 			}
-		} else if request.CountBy != "" && len(result.Counts) == 0 {
+			if text := filter.OrderedText(); text != "" {
+				texts[filter.Property] = text
+			}
+		}
+		if result.Count > 0 && request.CountBy != "" && len(result.Counts) == 0 {
 			names = append(names, request.CountBy)
 		}
 	}
 	// These warnings come after all searches, so that they do not use their budget.
-	unknown, err := o.unknownProperties(ctx, scope, names, now)
+	warnings, err := o.propertyWarnings(ctx, scope, names, texts, now)
 	if err != nil {
 		return serving.Error(ctx, err)
 	}
-	out.warnings = append(out.warnings, unknown...)
 	stale, err := o.staleClusters(ctx, scope)
 	if err != nil {
 		return serving.Error(ctx, err)
 	}
-	out.warnings = append(out.warnings, stale...)
+	out.warnings = append(warnings, stale...)
 	return nil
 }
 
@@ -143,9 +147,9 @@ func newRequests(spec *searchv1alpha1.SearchSpec) ([]*engine.Request, field.Erro
 	return out, all
 }
 
-// unknownProperties returns a warning for each of the named properties that no resource in the scope has.
-func (o Options) unknownProperties(ctx context.Context, scope visibility.Scope, names []string, now time.Time) ([]string, error) {
-	if len(names) == 0 {
+// propertyWarnings warns about names that no resource in the scope has, and about properties compared with a wrong text.
+func (o Options) propertyWarnings(ctx context.Context, scope visibility.Scope, names []string, texts map[string]string, now time.Time) ([]string, error) {
+	if len(names) == 0 && len(texts) == 0 {
 		return nil, nil
 	}
 	schema, err := o.Engine.Schema(ctx, scope, &query.Query{}, now)
@@ -162,6 +166,11 @@ func (o Options) unknownProperties(ctx context.Context, scope visibility.Scope, 
 	}
 	var out []string
 	seen := sets.New(known...)
+	for i := range schema {
+		if name, text := schema[i].Name, texts[schema[i].Name]; text != "" && (schema[i].Type == query.Number || seen.Has(text)) {
+			out = append(out, fmt.Sprintf("%q is no number, so values of %s are ordered as texts; a query cannot compare two properties", text, name))
+		}
+	}
 	for _, name := range names {
 		if query.Hidden(name) || seen.Has(name) {
 			continue
