@@ -18,7 +18,6 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/join"
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/program"
-	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/pkg/version"
 )
 
@@ -118,11 +117,11 @@ func (d *agentDoctor) identity(ctx context.Context) ([]cli.Finding, error) {
 
 func membership(ctx context.Context, hub *rest.Config, name string) cli.Finding {
 	subject := "ManagedCluster " + name + " on the hub"
-	client, err := versioned.NewForConfig(impatient(hub))
+	clients, err := cli.NewClients(impatient(hub))
 	if err != nil {
 		return cli.Unknown(subject, err)
 	}
-	cluster, err := client.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
+	cluster, err := clients.OCM.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
 	if refusal, known := refusals[apierrors.ReasonForError(err)]; known {
 		return cli.Bad(subject, refusal.cause+": "+err.Error(), refusal.remedy)
 	}
@@ -132,7 +131,8 @@ func membership(ctx context.Context, hub *rest.Config, name string) cli.Finding 
 	case cluster.Spec.HubAcceptsClient && cluster.DeletionTimestamp != nil:
 		return cli.Warning(subject, "is being deleted", "wait until the agent has removed the applied objects")
 	}
-	f := clusterFinding(cluster, time.Time{}, time.Now(), "start the agent; read its log")
+	renewed, _ := renewals(ctx, clients.Kube, name)
+	f := clusterFinding(cluster, renewed[name], time.Now(), "start the agent; read its log")
 	if f.Subject = subject; f.State == cli.StateWarning {
 		f.State = cli.StateBad // a cluster that waits is normal for the hub, and not for its agent
 	}

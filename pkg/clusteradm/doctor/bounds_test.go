@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
@@ -111,7 +112,7 @@ func TestDoctorInspectsABoundedNumber(t *testing.T) {
 				}
 				return true, test.page(items, more), nil
 			})
-			findings, err := test.inspect(&hubDoctor{report: report{Clients: &cli.Clients{OCM: hub}}}, t.Context())
+			findings, err := test.inspect(&hubDoctor{report: report{Clients: &cli.Clients{OCM: hub, Kube: fake.NewClientset()}}}, t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -36,6 +36,8 @@ import (
 
 const (
 	clusterLease = "managed-cluster-lease"
+	notProcessed = "is not processed"
+	restartAgent = "save its log, and run kubectl -n " + manifests.AgentNamespace + " rollout restart deployment/" + manifests.AgentName + " on that cluster"
 	// silentLeases is the number of lease durations after which a cluster counts as silent, on the hub and here.
 	silentLeases = 5
 	// settling is the time that a change may take before its delay is a finding.
@@ -213,16 +215,9 @@ func (d *hubDoctor) clusters(ctx context.Context) ([]cli.Finding, error) {
 		return nil, err
 	}
 	var findings []cli.Finding
-	renewed := map[string]time.Time{}
-	leases, err := d.Kube.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, clusterLease).String(),
-	})
+	renewed, err := renewals(ctx, d.Kube, metav1.NamespaceAll)
 	if err != nil {
 		findings = append(findings, cli.Unknown("Leases of the clusters", err))
-	} else {
-		for _, lease := range leases.Items {
-			renewed[lease.Namespace] = ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time
-		}
 	}
 	var keeping []string
 	working := 0
@@ -242,6 +237,20 @@ func (d *hubDoctor) clusters(ctx context.Context) ([]cli.Finding, error) {
 		about(keeping, cli.Warning("restored data", "agents keep objects that the restored hub does not know: ",
 			"run clusteradm restore list; create the ManifestWorks and accounts that must stay again, then run clusteradm restore confirm")),
 		[]cli.Finding{cli.Healthy("ManagedClusters", fmt.Sprintf("%d of %d are accepted and available", working, len(list.Items)))}), nil
+}
+
+// renewals returns the times at which the agents renewed their Leases in a namespace or all namespaces, by cluster.
+func renewals(ctx context.Context, kube kubernetes.Interface, namespace string) (map[string]time.Time, error) {
+	leases, err := kube.CoordinationV1().Leases(namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, clusterLease).String(),
+	})
+	renewed := map[string]time.Time{}
+	if err == nil {
+		for _, lease := range leases.Items {
+			renewed[lease.Namespace] = ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time
+		}
+	}
+	return renewed, err
 }
 
 // about returns a finding whose cause ends with names, or none without names.
@@ -285,7 +294,7 @@ func clusterFinding(cluster *clusterv1.ManagedCluster, renewed, now time.Time, a
 	case !renewed.IsZero() && renewed.Sub(now) > maxSkew:
 		return cli.Bad(subject, fmt.Sprintf("clock off: its Lease was renewed %s in the future", renewed.Sub(now).Round(time.Second)), "synchronize the clocks of that cluster and of this machine by NTP")
 	case !renewed.IsZero() && now.Sub(renewed) > silentLeases*duration:
-		return cli.Bad(subject, "agent down: it has not renewed its Lease since "+renewed.UTC().Format(time.RFC3339), agent+"; the agent does not run, cannot reach the hub, or its certificate has expired")
+		return cli.Bad(subject, "agent down: it has not renewed its Lease since "+renewed.UTC().Format(time.RFC3339), agent+"; the agent does not run, hangs, cannot reach the hub, or its certificate has expired")
 	case !meta.IsStatusConditionTrue(cluster.Status.Conditions, clusterv1.ManagedClusterConditionJoined):
 		return cli.Warning(subject, "accepted, but its agent has not joined", agent)
 	}
@@ -299,6 +308,8 @@ func clusterFinding(cluster *clusterv1.ManagedCluster, renewed, now time.Time, a
 		return cli.Bad(subject, "agent down: "+available.Reason+": "+available.Message, agent)
 	case available.Status == metav1.ConditionFalse:
 		return cli.Bad(subject, available.Reason+": "+available.Message, agent)
+	case !renewed.IsZero() && now.Sub(renewed) > duration*3/2: // the agent renews it once in a duration
+		return cli.Warning(subject, fmt.Sprintf("its Lease was not renewed for %s", now.Sub(renewed).Round(time.Second)), agent+"; if the agent runs, it hangs or cannot reach the hub: "+restartAgent)
 	}
 	return cli.Healthy(subject, "accepted and available")
 }
@@ -350,7 +361,7 @@ func late(object metav1.Object, condition *metav1.Condition) string {
 	switch {
 	case time.Since(changed) < settling:
 	case condition == nil, condition.ObservedGeneration < object.GetGeneration() && condition.Reason != workv1.ReasonWaitingForManagedCluster:
-		return fmt.Sprintf("generation %d is not processed", object.GetGeneration())
+		return fmt.Sprintf("generation %d %s", object.GetGeneration(), notProcessed)
 	case condition.Status == metav1.ConditionFalse, condition.Reason == workv1.ReasonWaitingForManagedCluster:
 		return condition.Message // without the generation if no agent has observed it
 	}
@@ -397,9 +408,21 @@ func delivered[L interface {
 }
 
 func (d *hubDoctor) works(ctx context.Context) ([]cli.Finding, error) {
-	return delivered(ctx, "ManifestWorks", d.OCM.WorkV1().ManifestWorks(metav1.NamespaceAll).List, func(item runtime.Object) *metav1.Condition {
+	findings, err := delivered(ctx, "ManifestWorks", d.OCM.WorkV1().ManifestWorks(metav1.NamespaceAll).List, func(item runtime.Object) *metav1.Condition {
 		return meta.FindStatusCondition(item.(*workv1.ManifestWork).Status.Conditions, workv1.WorkApplied)
 	}, "see the condition Applied of the manifests: kubectl describe manifestwork; if the agent is down, correct that first")
+	renewed, _ := renewals(ctx, d.Kube, metav1.NamespaceAll) // an error is a finding about the ManagedClusters
+	for i, f := range findings {
+		if !strings.Contains(f.Cause, notProcessed) {
+			continue
+		}
+		// The manifests of a ManifestWork that the agent has not processed have no conditions.
+		if at := renewed[strings.TrimPrefix(f.Subject, "ManifestWorks of ")]; !at.IsZero() {
+			findings[i].Cause += fmt.Sprintf("; the agent renewed its Lease %s ago", time.Since(at).Round(time.Second))
+		}
+		findings[i].Remedy = "if the line of the ManagedCluster has no other remedy, the agent hangs: " + restartAgent
+	}
+	return findings, err
 }
 
 func (d *hubDoctor) clusterPermissions(ctx context.Context) ([]cli.Finding, error) {

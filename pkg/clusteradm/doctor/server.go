@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/common/expfmt"
@@ -318,7 +319,28 @@ func (d *hubDoctor) measured(ctx context.Context, client *http.Client, base stri
 		}
 		return out
 	}
-	return append([]cli.Finding{storageFinding(values)}, d.quotas(ctx, values)...)
+	return slices.Concat([]cli.Finding{storageFinding(values)}, snapshotFindings(values), d.quotas(ctx, values))
+}
+
+// snapshotFindings returns a finding about the snapshots of an embedded etcd.
+func snapshotFindings(values func(string) map[quota]float64) []cli.Finding {
+	const subject = "snapshots"
+	if values("hub_apiserver_etcd_quota_bytes")[quota{}] == 0 {
+		return nil
+	}
+	interval := time.Duration(values("hub_apiserver_snapshot_interval_seconds")[quota{}]) * time.Second
+	last := values("hub_apiserver_snapshot_last_success_timestamp_seconds")[quota{}]
+	age := time.Since(time.Unix(int64(last), 0)).Round(time.Second)
+	const failing = "make space in the volume of --snapshot-dir; see the log of the server"
+	switch {
+	case interval == 0:
+		return []cli.Finding{cli.Warning(subject, "none are scheduled (--snapshot-interval=0)", "see "+version.Docs("backup.md#schedule-snapshots"))}
+	case last == 0:
+		return []cli.Finding{cli.Warning(subject, "none was saved yet", failing)}
+	case age > 2*interval:
+		return []cli.Finding{cli.Warning(subject, fmt.Sprintf("the last one was saved %s ago, with an interval of %s", age, interval), failing)}
+	}
+	return []cli.Finding{cli.Healthy(subject, fmt.Sprintf("the last one was saved %s ago", age))}
 }
 
 func storageFinding(values func(string) map[quota]float64) cli.Finding {

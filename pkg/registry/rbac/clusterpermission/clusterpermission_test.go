@@ -19,11 +19,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	restclient "k8s.io/client-go/rest"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	rbacv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1beta1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	rbacclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/rbac/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
@@ -216,6 +218,52 @@ func TestWaitsForCluster(t *testing.T) {
 	}
 	if want := `there is no ManagedCluster "waiting" yet; the ClusterPermission is delivered when the cluster joins`; !slices.Contains(f.warnings, want) {
 		t.Errorf("warnings = %q, want %q", f.warnings, want)
+	}
+}
+
+// TestDeleteWarnsOfOwner checks that a caller who deletes a ClusterPermission of a MulticlusterRoleAssignment gets a warning,
+// and that the server and callers who delete others get none.
+func TestDeleteWarnsOfOwner(t *testing.T) {
+	f := serve(t, clusterpermission.Off)
+	const warned = "MulticlusterRoleAssignment default/viewers creates the ClusterPermission again; delete or change that"
+	server := func() rbacclient.ClusterPermissionInterface {
+		config := f.server.Config(user.APIServerUser, user.SystemPrivilegedGroup)
+		config.WarningHandlerWithContext = &f.warnings
+		client, err := rbacclient.NewForConfig(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return client.ClusterPermissions(namespace)
+	}()
+	for _, test := range []struct {
+		owned          bool
+		deleter        rbacclient.ClusterPermissionInterface
+		dryRun         []string
+		name, warnings string
+	}{
+		{true, f.as(t, "admin"), nil, "by a caller", warned},
+		{true, f.as(t, "admin"), []string{metav1.DryRunAll}, "by a caller in a dry run", warned},
+		{true, server, nil, "by the server", ""},
+		{false, f.as(t, "admin"), nil, "without owner", ""},
+	} {
+		c := newPermission("a", "get")
+		if test.owned {
+			c.Labels = map[string]string{rbacv1beta1.NamespaceLabel: "default"}
+			c.Annotations = map[string]string{rbacv1beta1.NameAnnotation: "viewers", rbacv1beta1.UIDAnnotation: "x"}
+		}
+		if _, err := server.Create(t.Context(), c, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		f.warnings = nil
+		if err := test.deleter.Delete(t.Context(), c.Name, metav1.DeleteOptions{DryRun: test.dryRun}); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(f.warnings, "\n"); got != test.warnings {
+			t.Errorf("warnings of a deletion %s = %q, want %q", test.name, got, test.warnings)
+		}
+		if err := server.Delete(t.Context(), c.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -2,15 +2,18 @@ package clusterpermission
 
 import (
 	"context"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/util/dryrun"
+	"k8s.io/apiserver/pkg/warning"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	rbacv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1beta1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
@@ -52,6 +55,17 @@ func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObje
 	updated, created, err := r.REST.Update(ctx, name, objInfo, guard.AdmitCreate(admitCreate), guard.AdmitUpdate(admitUpdate), forceAllowCreate, options)
 	w.deliver(ctx, updated, err, options.DryRun)
 	return updated, created, err
+}
+
+// Delete implements rest.GracefulDeleter. It warns callers if the server creates the object again.
+func (r *REST) Delete(ctx context.Context, name string, admit rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+	warn := definition.Guard[*rbac.ClusterPermission](func(ctx context.Context, c, _ *rbac.ClusterPermission) error {
+		if namespace := c.Labels[rbacv1beta1.NamespaceLabel]; namespace != "" && !definition.ByServer(ctx) {
+			warning.AddWarning(ctx, "", fmt.Sprintf("MulticlusterRoleAssignment %s/%s creates the ClusterPermission again; delete or change that", namespace, c.Annotations[rbacv1beta1.NameAnnotation]))
+		}
+		return nil
+	})
+	return r.REST.Delete(ctx, name, warn.AdmitCreate(admit), options)
 }
 
 // check renders and authorizes a valid object. old is nil for a new one.
