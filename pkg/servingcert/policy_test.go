@@ -66,7 +66,9 @@ func (s *secrets) verifies(bundle []byte, now time.Time) error {
 	return err
 }
 
-func (s *secrets) clone() *secrets { return &secrets{serving: s.serving.DeepCopy(), ca: s.ca.DeepCopy()} }
+func (s *secrets) clone() *secrets {
+	return &secrets{serving: s.serving.DeepCopy(), ca: s.ca.DeepCopy()}
+}
 
 // Through 30 years, each certificate that a replica serves is valid for each client: also for a client that
 // has not read the last change of the bundle, and for a replica that has not read the last certificate.

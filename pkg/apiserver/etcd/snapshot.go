@@ -58,11 +58,21 @@ func SaveSnapshot(ctx context.Context, dataDir, file string, overwrite bool) (*S
 	if err != nil {
 		return nil, err
 	}
-	publish := os.Link // which fails if another process has created the file
-	if overwrite {
-		publish = os.Rename
+	if !overwrite {
+		// Another process may have created the file since. Not every file system has the hard links that notice it.
+		reserved, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		_ = reserved.Close() // nothing was written
 	}
-	return status, errors.Join(publish(part.Name(), file), syncDir(dir))
+	if err := os.Rename(part.Name(), file); err != nil {
+		if !overwrite {
+			err = errors.Join(err, os.Remove(file))
+		}
+		return nil, err
+	}
+	return status, syncDir(dir)
 }
 
 // removeParts removes the files in a directory that killed processes have left.

@@ -147,7 +147,7 @@ func (a *accepting) decide(ctx context.Context, cluster *clusterv1.ManagedCluste
 	})
 	switch {
 	case apierrors.IsNotFound(err) && !cli.Missing(err):
-		return fmt.Errorf("this hub runs OCM, which decides about clusters itself, or has no APIService of %s. On a hub that runs OCM, use the clusteradm of OCM; or set spec.hubAcceptsClient of the ManagedCluster, and approve the CertificateSigningRequest of its agent if its subject begins with system:open-cluster-management:%s:", registerv1alpha1.GroupName, cluster.Name)
+		return fmt.Errorf("this hub runs OCM, which decides about clusters itself, or has no APIService of %s. On a hub that runs OCM, use the clusteradm of OCM; or set spec.hubAcceptsClient of the ManagedCluster, and approve the CertificateSigningRequest of its agent if its common name begins with system:open-cluster-management:%[2]s:, and its only organizations are system:open-cluster-management:%[2]s and %[3]s", registerv1alpha1.GroupName, cluster.Name, clusterv1.AllAgentsGroup)
 	case err != nil:
 		return err
 	case a.deny:

@@ -126,10 +126,14 @@ func WaitForDeployment(ctx context.Context, kube kubernetes.Interface, namespace
 	}), "the Deployment %s in %s", name, namespace)
 }
 
-// WaitForNoPods waits until a namespace has no Pod with the labels.
+// WaitForNoPods waits until a namespace has no Pod with the labels that may still run.
 func WaitForNoPods(ctx context.Context, kube kubernetes.Interface, namespace, labels string) error {
 	return Poll(ctx, func(ctx context.Context) (string, error) {
-		pods, err := kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: labels})
+		pods, err := kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{
+			LabelSelector: labels,
+			// A ReplicaSet does not delete the Pods that a node has evicted.
+			FieldSelector: "status.phase!=Succeeded,status.phase!=Failed",
+		})
 		if err != nil || len(pods.Items) == 0 {
 			return "", err
 		}

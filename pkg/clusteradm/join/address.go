@@ -86,7 +86,7 @@ func (a *Address) readAuthority() (err error) {
 }
 
 // Check returns a client of the hub that uses the token, and reports whether the hub has a ManagedCluster. If this machine
-// cannot reach the hub, it only warns, because the managed cluster may reach it.
+// cannot reach a hub whose authority is given, it only warns, because the managed cluster may reach it.
 func (a *Address) Check(ctx context.Context, env cli.Environment, cluster string) (hub versioned.Interface, exists bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, hubCheckTimeout)
 	defer cancel()
@@ -111,11 +111,13 @@ func (a *Address) Check(ctx context.Context, env cli.Environment, cluster string
 		return nil, false, fmt.Errorf("--hub-token has no permission to join a cluster: %w", err)
 	case apierrors.IsNotFound(err):
 		return nil, false, fmt.Errorf("%s is not a hub: it does not serve ManagedClusters", a.server)
-	case cli.IsCertificateError(err):
+	case errors.As(err, &unknown):
 		return nil, false, fmt.Errorf("%s %s: %w; --ca-file sets its certificate authority", a.hub, a.server, err)
+	case cli.IsCertificateError(err):
+		return nil, false, fmt.Errorf("%s %s: %w", a.hub, a.server, err)
 	case errors.As(err, &status):
 		env.Warn("%s returns an error: %s", a.hub, cli.Printable(err.Error()))
-	case a.ca == nil:
+	case a.caFile == "" && a.caData == "":
 		return nil, false, fmt.Errorf("%s %s cannot be reached from here, so its certificate cannot be checked: %w; give --ca-file", a.hub, a.server, err)
 	default:
 		env.Warn("%s cannot be reached from here and was not checked: %s", a.hub, cli.Printable(err.Error()))

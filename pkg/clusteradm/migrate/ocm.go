@@ -44,9 +44,9 @@ var replacedDeployments = []string{
 // replacedServices are the Services of the webhooks of these controllers.
 var replacedServices = []string{"cluster-manager-registration-webhook", "cluster-manager-work-webhook"}
 
-// stopControllers scales the controllers of OCM to zero, and suspends their webhooks, which would refuse each write.
+// stopControllers scales the controllers of OCM to zero. Their webhooks refuse each write from then on.
 func (m *migration) stopControllers(ctx context.Context) error {
-	if err := m.scale(ctx, "stopped", func(deployment *appsv1.Deployment) (bool, error) {
+	return m.scale(ctx, "stopped", func(deployment *appsv1.Deployment) (bool, error) {
 		replicas := ptr.Deref(deployment.Spec.Replicas, 1)
 		if replicas == 0 {
 			return false, nil
@@ -54,13 +54,10 @@ func (m *migration) stopControllers(ctx context.Context) error {
 		metav1.SetMetaDataAnnotation(&deployment.ObjectMeta, replicasAnnotation, strconv.Itoa(int(replicas)))
 		deployment.Spec.Replicas = ptr.To[int32](0)
 		return true, nil
-	}); err != nil {
-		return err
-	}
-	return m.suspendWebhooks(ctx, true)
+	})
 }
 
-// startControllers undoes stopControllers, as far as it can.
+// startControllers undoes stopControllers and suspendWebhooks, as far as it can.
 func (m *migration) startControllers(ctx context.Context) error {
 	err := m.scale(ctx, "started", func(deployment *appsv1.Deployment) (bool, error) {
 		saved, found := deployment.Annotations[replicasAnnotation]

@@ -43,7 +43,12 @@ func (m *migration) moveToServer(ctx context.Context) error {
 		{Name: "check all objects", Run: m.checkPending},
 		{Name: "keep the server from changing anything yet", Run: m.hold},
 		{Name: "stop the controllers that the server replaces", Run: m.stopControllers},
-		{Name: "refuse writes", Run: m.freeze},
+		{Name: "refuse writes", Run: func(ctx context.Context) error {
+			if err := m.freeze(ctx); err != nil {
+				return err
+			}
+			return m.suspendWebhooks(ctx, true) // only now, since they check writes
+		}},
 		{Name: "copy the objects", Run: m.copyPending},
 		{Name: "forward requests to the server", Run: m.forward},
 		{Name: "keep the objects in the CustomResourceDefinitions, and end their watches", Run: func(ctx context.Context) error {

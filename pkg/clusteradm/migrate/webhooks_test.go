@@ -48,12 +48,13 @@ func TestWebhooksReturn(t *testing.T) {
 		admissionregistrationv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations"):   "MutatingWebhookConfigurationList",
 	}, original["validatingwebhookconfigurations"].DeepCopy(), original["mutatingwebhookconfigurations"].DeepCopy())
 	m := &migration{Clients: &cli.Clients{Dynamic: client}}
+	stop := func() error { return errors.Join(m.stopControllers(t.Context()), m.suspendWebhooks(t.Context(), true)) }
 	for _, step := range []struct {
 		run  func() error
 		want map[string]*unstructured.Unstructured
 	}{
-		{func() error { return m.stopControllers(t.Context()) }, suspended},
-		{func() error { return m.stopControllers(t.Context()) }, suspended}, // an interrupted migration continues
+		{stop, suspended},
+		{stop, suspended}, // an interrupted migration continues
 		{func() error { return m.startControllers(t.Context()) }, original},
 		{func() error { return m.startControllers(t.Context()) }, original},
 	} {
@@ -67,7 +68,7 @@ func TestWebhooksReturn(t *testing.T) {
 			}
 		}
 	}
-	if err := m.stopControllers(t.Context()); err != nil {
+	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
 	client.PrependReactor("update", "mutatingwebhookconfigurations", func(clienttesting.Action) (bool, runtime.Object, error) {

@@ -52,8 +52,10 @@ func (d delivery) check(ctx context.Context, obj, old *rbac.ClusterPermission) (
 	}
 	work, err := d.work(ctx, obj, true)
 	if err != nil && old != nil {
-		// A condition already reports that the stored object cannot be rendered. Validation has checked the change.
-		if _, before := d.work(ctx, old, true); before != nil {
+		// A condition already reports that the stored object cannot be rendered. Validation has checked the change. An
+		// object that is only too large with its largest accounts must not become one that cannot be rendered at all.
+		_, now := d.work(ctx, obj, false)
+		if _, before := d.work(ctx, old, now == nil); before != nil {
 			return nil, nil
 		}
 	}
