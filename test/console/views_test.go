@@ -363,7 +363,7 @@ func TestRevokedWithoutLiveUpdates(t *testing.T) {
 				return nil
 			})
 			revoke()
-			framework.Eventually(t, "the Pods are not found any more", func(context.Context) error {
+			framework.Eventually(t, "the Pods are no longer found", func(context.Context) error {
 				search(p)
 				p.AwaitText("resources")
 				if strings.Contains(p.HTML(), "web-1-") {

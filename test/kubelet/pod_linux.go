@@ -39,7 +39,7 @@ type pod struct {
 	// node is the network of the running container.
 	node  atomic.Pointer[network.Node]
 	ready atomic.Bool
-	// deleted is true once the Pod is being deleted: Services do not use it any more.
+	// deleted is true once the Pod is being deleted: Services no longer use it.
 	deleted  atomic.Bool
 	restarts int32
 }

@@ -255,7 +255,7 @@ func (c *EtcdCluster) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop kills all members. The test does not need their data any more.
+// Stop kills all members. The test no longer needs their data.
 func (c *EtcdCluster) Stop(context.Context) error {
 	var errs []error
 	for _, m := range slices.Backward(c.Members) {

@@ -100,7 +100,7 @@ func (a *approvals) granterNeedsNone(t *testing.T) {
 	if cp := a.Applied(t, name); cp.Status.Approval.Approved == nil || cp.Status.Approval.Approved.Generation != 3 {
 		t.Errorf("approval = %v, want generation 3 approved", cp.Status.Approval)
 	}
-	// No spec is pending any more, so a change by root requires no approval.
+	// No spec is pending now, so a change by root requires no approval.
 	if cp := framework.Must(a.change(t, a.root, name, `{"clusterRoleBinding":{"subject":{"name":"dave"}}}`))(t); cp.Status.Approval.Pending != nil {
 		t.Errorf("approval after a patch by root = %v, want not pending", cp.Status.Approval)
 	}

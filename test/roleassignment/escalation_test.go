@@ -154,7 +154,7 @@ func TestRefusedAssignments(t *testing.T) {
 		f.says(t, a, "the new cluster is forbidden", fails(first, "Forbidden"))
 		f.granted(t, a, second)
 		f.move(t, first, "east")
-		f.says(t, a, "the cluster does not fail any more", func(s *rbacv1beta1.MulticlusterRoleAssignmentStatus) bool {
+		f.says(t, a, "the cluster no longer fails", func(s *rbacv1beta1.MulticlusterRoleAssignmentStatus) bool {
 			return s.Clusters.Selected == 1 && !fails(first, "Forbidden")(s)
 		})
 	})

@@ -64,7 +64,7 @@ func TestKeeps(t *testing.T) {
 		"restored again":                        {began: marked("1", "1"), now: marked("2", "1"), want: true, wantErr: ErrRestored},
 		"the hub does not respond":              {began: marked("", ""), nowErr: unavailable, want: true, wantErr: unavailable},
 		"the hub has lost the ManagedCluster":   {began: marked("", ""), nowErr: notFound, want: true, wantErr: notFound},
-		"the agent may not read it any more":    {began: marked("", ""), nowErr: forbidden, want: true, wantErr: forbidden},
+		"the agent may no longer read it":       {began: marked("", ""), nowErr: forbidden, want: true, wantErr: forbidden},
 		"the hub never had the ManagedCluster":  {beganErr: notFound, nowErr: notFound},
 		"the agent may not read ManagedCluster": {beganErr: forbidden, nowErr: forbidden},
 	} {

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// checkpointChanges is the number of changes of resources from which on a checkpoint is written.
+	// checkpointChanges is the number of changes of resources after which a checkpoint is written.
 	// Indexing as many resources takes about a second.
 	checkpointChanges = 50_000
 	// checkpointPause is the minimum time between checkpoints. checkpointShare is the minimum ratio
@@ -87,7 +87,7 @@ func (e *Engine) useCheckpoint(written *snapshot) error {
 	if err := e.do(context.Background(), &job{mapping: r, snapshot: written, done: make(chan struct{})}); err != nil {
 		return err
 	}
-	// Little refers to the previous mapping any more. Its pages are read again if they are required.
+	// Little still refers to the previous mapping. Its pages are read again if they are required.
 	before := e.store.mapping
 	if e.store.mapping = r.mapping; len(before) == 0 {
 		return nil

@@ -158,7 +158,7 @@ func TestChangedEdges(t *testing.T) {
 	}
 }
 
-// TestRelations checks that types of edges do not stay in memory when no edge has them any more, and that their numbers
+// TestRelations checks that types of edges do not stay in memory when no edge has them, and that their numbers
 // are reused correctly, also after a restart.
 func TestRelations(t *testing.T) {
 	for name, closing := range map[string]func(*testing.T, *embedded.Engine){"files": func(*testing.T, *embedded.Engine) {}, "checkpoint": checkpoint} {

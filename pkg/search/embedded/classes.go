@@ -14,7 +14,7 @@ type classWriter struct {
 	resources *resources
 	id        uint64
 	free      *freeList
-	// emptied are classes of the current cluster that may have no row any more.
+	// emptied are classes of the current cluster that may have no row left.
 	emptied []uint32
 }
 
@@ -64,7 +64,7 @@ func (w *classWriter) leave(id, row uint32) {
 	}
 }
 
-// removeEmpty removes the classes of a cluster that have no row any more.
+// removeEmpty removes the classes of a cluster that have no row left.
 func (w *classWriter) removeEmpty(c *cluster) {
 	unused := func(id uint32) bool { return w.resources.classes.at(id).rows.empty() }
 	slices.Sort(w.emptied)

@@ -212,7 +212,7 @@ func (d *dictionaryWriter) order() {
 	}
 }
 
-// removeUnused removes terms, fields and properties that no row uses any more.
+// removeUnused removes terms, fields and properties that no row uses.
 func (d *dictionaryWriter) removeUnused(version uint64) {
 	slices.Sort(d.emptied)
 	emptied := slices.Compact(d.emptied)

@@ -52,7 +52,7 @@ type endIndex struct {
 }
 
 const (
-	// manyEnds is the number of edges at a row from which on it may get an index. manySearches is the
+	// manyEnds is the number of edges at which a row may get an index. manySearches is the
 	// number of searches without an index.
 	manyEnds     = 512
 	manySearches = 16

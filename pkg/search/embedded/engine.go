@@ -7,7 +7,7 @@
 // find terms that contain a text. The resources in the scope of a caller are also a bitmap.
 //
 // One goroutine writes, and readers never wait for it: they use the last published state, which
-// does not change any more. The writer copies the parts that it changes.
+// no longer changes. The writer copies the parts that it changes.
 package embedded
 
 import (

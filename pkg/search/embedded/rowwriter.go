@@ -17,7 +17,7 @@ type rowWriter struct {
 	class     *classWriter
 	journal   *journal
 
-	// unreferenced contains rows that may have neither a resource nor edges any more.
+	// unreferenced contains rows that may no longer have a resource or edges.
 	unreferenced []uint32
 }
 
@@ -113,7 +113,7 @@ func (w *rowWriter) replace(number uint32, old row, data string, c *cluster, pro
 	w.journal.record(change{version: w.state.version, cluster: c.id, hub: c.hub, before: old.data, after: data})
 }
 
-// remove removes a resource, which must not have edges any more. The row stays until the report
+// remove removes a resource, which must no longer have edges. The row stays until the report
 // ends, so that a UID has only one row in that time.
 func (w *rowWriter) remove(number uint32, c *cluster) {
 	w.index.flush()

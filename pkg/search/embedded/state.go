@@ -7,7 +7,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// state contains all data at one version. Published states do not change any more. A transaction
+// state contains all data at one version. Published states no longer change. A transaction
 // changes a copy of the last state. An assignment copies a state.
 type state struct {
 	version uint64

@@ -10,8 +10,8 @@ type storedCluster struct {
 	// rows contains the changed rows. sources contains the rows whose outgoing edges changed.
 	rows    []uint32
 	sources []uint32
-	// gone contains the UIDs of deleted resources. unrelated contains the UIDs of rows that have no
-	// edges any more.
+	// gone contains the UIDs of deleted resources. unrelated contains the UIDs of rows that no
+	// longer have edges.
 	gone      []string
 	unrelated []string
 	// removed is true if all previously stored data are deleted.

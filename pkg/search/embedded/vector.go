@@ -12,7 +12,7 @@ const (
 // copies only the parts that the transaction does not own yet. Elements that were never set are
 // zero.
 //
-// A vector of a published state does not change any more. Only one transaction at a time changes a
+// A vector of a published state no longer changes. Only one transaction at a time changes a
 // copy.
 type vector[T any] struct {
 	pages  []*page[T]

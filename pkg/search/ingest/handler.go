@@ -67,7 +67,7 @@ type Config struct {
 	LargeTotal int64
 	// Timeout bounds the time from the header of a report to the response; 2 minutes by default.
 	Timeout time.Duration
-	// SilentAfter is the age of the last report from which on a cluster is silent; 15 minutes by
+	// SilentAfter is the age of the last report after which a cluster is silent; 15 minutes by
 	// default. Collectors report every 5 minutes.
 	SilentAfter time.Duration
 	// Clock is the real clock by default.

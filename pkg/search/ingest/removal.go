@@ -31,7 +31,7 @@ func (h *Handler) Notify() {
 	}
 }
 
-// Run removes clusters that do not exist any more from the engine, until ctx ends. It searches for
+// Run removes clusters that no longer exist from the engine, until ctx ends. It searches for
 // them every 30 seconds and after Notify. It logs errors and retries.
 func (h *Handler) Run(ctx context.Context) {
 	for ctx.Err() == nil {

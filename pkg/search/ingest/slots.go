@@ -12,7 +12,7 @@ import (
 // reports.
 type slots struct {
 	maxReports, maxLarge int
-	// largeBytes is the size from which on a report is large. maxHeld is the maximum memory of all
+	// largeBytes is the size above which a report is large. maxHeld is the maximum memory of all
 	// large reports.
 	largeBytes, maxHeld int64
 

@@ -30,7 +30,7 @@ type State struct {
 	// Incomplete is true if the engine requires a full report. The cluster is then requested to
 	// send one.
 	Incomplete bool
-	// Removed is true if the cluster does not exist any more. Its resources are about to be
+	// Removed is true if the cluster no longer exists. Its resources are about to be
 	// removed.
 	Removed bool
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// copiedFrom is the number of rows from which on COPY is faster than inserts in one round trip.
+// copiedFrom is the number of rows above which COPY is faster than inserts in one round trip.
 const copiedFrom = 200
 
 // pipeline collects statements, which are sent in one round trip.

@@ -234,7 +234,7 @@ func indexFold(text, part string) int {
 	return -1
 }
 
-// longFold is the length from which on a part is not compared at each index of a text. For crafted
+// longFold is the length above which a part is not compared at each index of a text. For crafted
 // texts, that would take time proportional to the product of both lengths.
 const longFold = 16
 

@@ -8,7 +8,7 @@ import (
 )
 
 // longMatch is the number of compared bytes, which is the size of the properties times the number of keywords and
-// values, from which on a match waits for its turn. It takes about a millisecond.
+// values, after which a match waits for its turn. It takes about a millisecond.
 const longMatch = 1 << 20
 
 // turns contains the long matches of all watches. Their number is bounded, so that one core stays free for other work.

@@ -137,7 +137,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: dana}]
 		ignoresReplicas()
 	}
 
-	// A promoted server is no replica any more, whatever it contains.
+	// A promoted server is no longer a replica, whatever it contains.
 	r.pause(t, "last")
 	query1[any](t, r.replica.DSN, "SELECT true FROM pg_wal_replay_resume()")
 	query1[bool](t, r.replica.DSN, "SELECT pg_promote()")

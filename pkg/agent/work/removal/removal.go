@@ -217,8 +217,8 @@ func void(ctx context.Context, client metadata.ResourceInterface, live *metav1.P
 	return err
 }
 
-// live returns the object of an entry, or nil if the object does not exist or its resource is not
-// served any more.
+// live returns the object of an entry, or nil if the object does not exist or its resource is no
+// longer served.
 func (r *Remover) live(ctx context.Context, entry workv1.AppliedManifestResourceMeta) (metadata.ResourceInterface, *metav1.PartialObjectMetadata, error) {
 	gvr := schema.GroupVersionResource{Group: entry.Group, Version: entry.Version, Resource: entry.Resource}
 	client := r.Objects.Resource(gvr).Namespace(entry.Namespace)
