@@ -53,7 +53,7 @@ func Objects(work *workv1.ManifestWork) []Object {
 	conditions := map[render.ObjectKey][]metav1.Condition{}
 	for _, manifest := range work.Status.ResourceStatus.Manifests {
 		m := manifest.ResourceMeta
-		conditions[render.ObjectKey{m.Kind, m.Namespace, m.Name}] = manifest.Conditions
+		conditions[render.ObjectKey{Kind: m.Kind, Namespace: m.Namespace, Name: m.Name}] = manifest.Conditions
 	}
 	var out []Object
 	for _, manifest := range work.Spec.Workload.Manifests {
@@ -61,7 +61,7 @@ func Objects(work *workv1.ManifestWork) []Object {
 		if err := json.Unmarshal(manifest.Raw, &object); err != nil {
 			continue
 		}
-		o := Object{ObjectKey: render.ObjectKey{object.Kind, object.Namespace, object.Name}}
+		o := Object{ObjectKey: render.ObjectKey{Kind: object.Kind, Namespace: object.Namespace, Name: object.Name}}
 		o.Conditions = conditions[o.ObjectKey]
 		o.ReadOnly = slices.ContainsFunc(work.Spec.ManifestConfigs, func(config workv1.ManifestConfigOption) bool {
 			id := config.ResourceIdentifier

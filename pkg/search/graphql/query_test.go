@@ -457,7 +457,7 @@ func TestRelatedOfApplications(t *testing.T) {
 			item("Application", "a", "shop", "p"),
 		}},
 	} {
-		_, got := s.post("admin", "application/json", []byte(operation(t, items, `{"input":[`+test.input+`]}`)))
+		_, got := s.post("admin", "application/json", operation(t, items, `{"input":[`+test.input+`]}`))
 		same(t, test.name, got, `{"data":{"search":[{"related":[`+strings.Join(test.want, ",")+`]}]}}`)
 	}
 }
