@@ -40,7 +40,7 @@ type decision struct {
 type reviews struct {
 	client  authorizationv1client.AuthorizationV1Interface
 	answers *cache.LRUExpireCache
-	// flights shares the answer of a review in flight among all that ask the same.
+	// flights shares the answer of a review in flight among all checks that ask the same and are not fresh.
 	flights singleflight.Group
 	// slots limits the reviews in flight.
 	slots chan struct{}
@@ -99,19 +99,15 @@ func (r *reviews) answer(ctx context.Context, a *account, q question, fresh bool
 			return decision{}, ctx.Err()
 		}
 	}
-	key := fmt.Sprintf("%#v", q)
 	if fresh {
-		// A review in flight may have been decided before the call.
-		r.flights.Forget(key)
+		return r.ask(ctx, a, q) // a review in flight may have been decided before the call
 	}
-	result := r.flights.DoChan(key, func() (any, error) {
-		if known, ok := r.kept(q); ok && !fresh {
+	result := r.flights.DoChan(fmt.Sprintf("%#v", q), func() (any, error) {
+		if known, ok := r.kept(q); ok {
 			return known, nil // another check has received the answer meanwhile
 		}
 		// Others may wait for the answer when the context of the first one ends.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
-		defer cancel()
-		return r.ask(ctx, a, q)
+		return r.ask(context.WithoutCancel(ctx), a, q)
 	})
 	select {
 	case <-ctx.Done():
@@ -131,6 +127,8 @@ func (r *reviews) kept(q question) (decision, bool) {
 }
 
 func (r *reviews) ask(ctx context.Context, a *account, q question) (decision, error) {
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+	defer cancel()
 	var status authorizationv1.SubjectAccessReviewStatus
 	var err error
 	if q.user == agentItself {

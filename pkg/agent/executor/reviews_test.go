@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -285,6 +288,43 @@ func TestFreshCheckUsesNoReviewInFlight(t *testing.T) {
 		}
 		running.Wait()
 	})
+}
+
+// TestFreshCheckUsesNoKeptAnswer checks that a fresh check does not join another check that uses an answer from before
+// the call. The reason of each answer is its number.
+func TestFreshCheckUsesNoKeptAnswer(t *testing.T) {
+	f := newFixture()
+	var last atomic.Int64
+	f.setJudge(func(context.Context, *authorizationv1.SubjectAccessReviewSpec) (answer, error) {
+		return answer{Allowed: true, Reason: fmt.Sprint(last.Add(1))}, nil
+	})
+	q := question{user: userName(alice.name), request: get("a")}
+	ctx, cancel := context.WithCancel(t.Context())
+	var others sync.WaitGroup
+	others.Go(func() {
+		for ctx.Err() == nil {
+			f.answers.Add(q, decision{reason: "0"}, time.Minute)
+			runtime.Gosched()
+		}
+	})
+	for range 4 {
+		others.Go(func() {
+			for ctx.Err() == nil {
+				f.answers.Remove(q)
+				_, _ = f.answer(ctx, newAccount("alice"), q, false)
+			}
+		})
+	}
+	for range 30_000 { // the time in which a check could join is short
+		before := last.Load()
+		got, err := f.answer(ctx, alice, q, true)
+		if number, _ := strconv.ParseInt(got.reason, 10, 64); err != nil || number <= before {
+			t.Errorf("answer() of a fresh check = %v, %v, want an answer after number %d", got, err, before)
+			break
+		}
+	}
+	cancel()
+	others.Wait()
 }
 
 func TestFailuresAreNotKept(t *testing.T) {

@@ -73,7 +73,9 @@ type reporter struct {
 	// last is the time of the last report. repaired is the time of the last full report
 	// because of a difference.
 	last, repaired time.Time
-	// refused is the time since which the hub has not applied a report that it received, or zero.
+	// probe is true if the next report is an empty one, because the hub may have received the last one and did not
+	// apply it. refused is the time since which the hub applies empty reports only, or zero.
+	probe   bool
 	refused time.Time
 	logged  reconcile.Complaint
 
@@ -117,9 +119,12 @@ func (r *reporter) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		b := r.state.begin(full)
-		r.pending = time.Time{}
-		if err := r.report(ctx, b); err == nil {
+		b := &batch{greeting: true}
+		if !r.probe {
+			b = r.state.begin(full)
+			r.pending = time.Time{}
+		}
+		if err := r.report(ctx, b); err == nil && !b.greeting {
 			r.state.applied()
 			r.synced.Store(r.synced.Load() || b.full)
 			objects.Set(float64(b.resources))
@@ -162,6 +167,7 @@ func (r *reporter) report(ctx context.Context, b *batch) error {
 	case apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err):
 		result = "unserved"
 		r.unserved.Store(true)
+		r.probe, r.refused = false, time.Time{}
 		r.earliest = r.last.Add(r.absences.Step())
 		r.urgent = r.earliest
 		r.complain(logger, "The hub takes no inventory of this cluster; asking again", err)
@@ -174,23 +180,29 @@ func (r *reporter) report(ctx context.Context, b *batch) error {
 		}
 		r.earliest = r.last.Add(delay)
 		r.urgent = r.earliest
-		if arrived(err) && r.refused.IsZero() {
+		r.probe = arrived(err)
+		if !r.probe || b.greeting {
+			r.refused = time.Time{} // the content is not the reason
+		} else if r.refused.IsZero() {
 			r.refused = r.last
 		}
 		always := apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsInvalid(err)
-		if always || arrived(err) && r.last.Sub(r.refused) > r.timing.Heartbeat {
+		if always || !r.refused.IsZero() && r.last.Sub(r.refused) > r.timing.Heartbeat {
 			r.full = r.earliest // the hub would refuse the same report again
 		}
 		r.complain(logger, "Inventory is not reported", err)
 	default:
 		r.unserved.Store(false)
-		r.resetDelays()
-		r.refused = time.Time{}
+		r.probe = false
 		if !b.greeting {
+			r.refused = time.Time{}
 			r.earliest = r.last.Add(wait.Jitter(r.timing.Interval, r.timing.Jitter))
 			r.urgent = r.last.Add(r.timing.Urgent)
 		}
-		r.logged.Differs(nil)
+		if r.refused.IsZero() {
+			r.resetDelays()
+			r.logged.Differs(nil)
+		}
 	}
 	reports.WithLabelValues(b.kind(), result).Inc()
 	if err != nil {
@@ -199,7 +211,7 @@ func (r *reporter) report(ctx context.Context, b *batch) error {
 	if b.full {
 		r.full = time.Time{}
 	}
-	if r.state.accept(response.Access) && !b.greeting {
+	if r.state.accept(response.Access) {
 		// The hub has been replaced by another release.
 		r.full = r.last
 	}

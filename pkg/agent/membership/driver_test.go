@@ -29,6 +29,7 @@ func TestDriverIsChosen(t *testing.T) {
 		"csr":            {Config{Driver: registerv1alpha1.DriverCSR}, "csr"},
 		"aws-irsa":       {Config{Driver: registerv1alpha1.DriverAWSIRSA, HubCluster: arn(t, "hub"), ManagedCluster: arn(t, "managed")}, "irsa"},
 		"unknown":        {Config{Driver: "grpc"}, ""},
+		"no ARN":         {Config{Driver: registerv1alpha1.DriverAWSIRSA}, ""},
 		"two partitions": {Config{Driver: registerv1alpha1.DriverAWSIRSA, HubCluster: arn(t, "hub"), ManagedCluster: china}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -78,10 +78,11 @@ func (r *Registrar) Waiting() string {
 
 func (r *Registrar) note(message string) {
 	r.waiting.Store(&message)
-	joined.Set(0)
+	value := 0.0
 	if message == "" {
-		joined.Set(1)
+		value = 1
 	}
+	joined.Set(value)
 }
 
 // verdict is the reason why a membership has ended.

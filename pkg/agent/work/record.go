@@ -184,6 +184,10 @@ func (c *Controller) filled(record *workv1.AppliedManifestWork, work *workv1.Man
 	record.Spec.AgentID = c.AgentID
 	record.Labels = labels.Merge(record.Labels, work.Labels)
 	record.Labels[clusterv1.ClusterNameLabel] = c.ClusterName
+	if record.Annotations[appliedAnnotation] != appliedVersion(items) {
+		// Even if this version fails, objects may contain its fields. So the former version is no longer applied.
+		delete(record.Annotations, appliedAnnotation)
+	}
 	if !slices.Contains(record.Finalizers, workv1.AppliedManifestWorkFinalizer) {
 		record.Finalizers = append(record.Finalizers, workv1.AppliedManifestWorkFinalizer)
 	}
@@ -194,8 +198,8 @@ func (c *Controller) filled(record *workv1.AppliedManifestWork, work *workv1.Man
 	return record, err
 }
 
-// appliedAnnotation contains the version of the manifests that were last applied completely. Objects contain no
-// fields of earlier versions.
+// appliedAnnotation contains the version of the manifests if they are applied completely. Then objects contain no
+// fields of other versions. A new record contains it before that, because there is no other version.
 const appliedAnnotation = "work.open-cluster-management.io/applied-version"
 
 // appliedVersion returns the version of manifests. The generations of a hub that was restored from a snapshot repeat.

@@ -45,8 +45,11 @@ func (m Managers) Wrote(id ObjectID, manager string) bool { return m[manager].Ha
 
 // ManagersOf returns the field managers in an AppliedManifestWork.
 func ManagersOf(record *workv1.AppliedManifestWork) Managers {
-	managers := Managers{}
+	var managers Managers
 	_ = json.Unmarshal([]byte(record.Annotations[managersAnnotation]), &managers) // without it, there are none
+	if managers == nil {
+		managers = Managers{} // an administrator can set null
+	}
 	return managers
 }
 

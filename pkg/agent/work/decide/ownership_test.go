@@ -233,4 +233,8 @@ func TestManagersAreRecorded(t *testing.T) {
 		t.Errorf("annotations without objects = %v, want none", record.Annotations)
 	}
 	step(items(1500, workv1.UpdateStrategyTypeServerSideApply, strings.Repeat("x", maxManagers)))
+	for _, broken := range []string{"null", "{", "1"} {
+		record.Annotations = map[string]string{managersAnnotation: broken}
+		step(items(1, workv1.UpdateStrategyTypeServerSideApply, ""), "work-agent")
+	}
 }
