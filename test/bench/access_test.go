@@ -19,6 +19,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/access"
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/fleetgen"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
@@ -70,6 +71,18 @@ func BenchmarkFleetAccess(b *testing.B) {
 	client, err := kubernetes.NewForConfig(cluster.AdminConfig())
 	if err != nil {
 		b.Fatal(err)
+	}
+	// kube-controller-manager aggregates the rules of these roles some time after the start.
+	for _, name := range []string{"admin", "edit", "view"} {
+		if err := await.Poll(ctx, func(ctx context.Context) error {
+			role, err := client.RbacV1().ClusterRoles().Get(ctx, name, metav1.GetOptions{})
+			if err == nil && len(role.Rules) < 5 {
+				err = fmt.Errorf("ClusterRole %s has %d rules", name, len(role.Rules))
+			}
+			return err
+		}); err != nil {
+			b.Fatal(err)
+		}
 	}
 	defaults, err := fleetgen.AccessOf(ctx, client.RbacV1())
 	if err != nil {

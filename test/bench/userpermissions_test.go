@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -144,7 +145,7 @@ func (u userPermissions) watch(b *testing.B, r *rand.Rand) (stop func() int64) {
 	var reading wait.Group
 	var stops []func()
 	for range accessWatches {
-		w, err := u.Watch(request.WithUser(context.WithoutCancel(b.Context()), permissionCaller(r)), nil)
+		w, err := u.Watch(request.WithUser(context.WithoutCancel(b.Context()), permissionCaller(r)), &metainternalversion.ListOptions{})
 		if err != nil {
 			b.Fatal(err)
 		}
