@@ -126,7 +126,9 @@ func (c *SearchConfig) openEngine(database *postgres.Reach) (*search.Loading, er
 		return search.Load(func(ctx context.Context) (search.Engine, error) {
 			ctx, cancel := context.WithTimeout(ctx, searchOpenTimeout)
 			defer cancel()
-			return postgres.Open(ctx, postgres.Options{DSN: c.PostgresURL, ReplicaDSNs: c.PostgresReplicaURLs, MaxStaleness: c.PostgresMaxStaleness, Reach: database})
+			return postgres.Open(ctx, postgres.Options{
+				DSN: c.PostgresURL, ReplicaDSNs: c.PostgresReplicaURLs, MaxStaleness: c.PostgresMaxStaleness, MaxCost: c.MaxRequestCost, Reach: database,
+			})
 		}), nil
 	}
 	return nil, fmt.Errorf("unknown search engine %q", c.Engine)

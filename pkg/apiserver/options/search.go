@@ -56,7 +56,7 @@ func (s *Search) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.HubCluster, "hub-cluster-name", s.HubCluster,
 		"Name of the cluster that is the hub itself. Resources that are reported in the namespace with this name are resources of the hub. Callers find them if they may list them on the hub.")
 	fs.DurationVar(&s.MaxRequestCost, "search-max-request-cost", s.MaxRequestCost,
-		"Maximum processor time of the searches of one request, as the embedded search engine estimates it before the evaluation. Requests that need more are refused.")
+		"Maximum processor time of the searches of one request, as the embedded search engine estimates it before the evaluation. With PostgreSQL, only related items have a cost. Requests that need more are refused.")
 	fs.IntVar(&s.ClusterResources, "search-cluster-max-resources", s.ClusterResources,
 		"Maximum number of resources of one cluster in search. A report that exceeds it is refused with status 413.")
 	fs.Int64Var(&s.ClusterBytes, "search-cluster-max-bytes", s.ClusterBytes,

@@ -194,6 +194,43 @@ func TestReadingRows(t *testing.T) {
 	}
 }
 
+// TestRelatedThroughOneResource checks that many items that are related through one resource, such as a ConfigMap that all
+// Pods of a namespace mount, stay within the default budget.
+func TestRelatedThroughOneResource(t *testing.T) {
+	engine := open(t, t.TempDir(), embedded.Options{})
+	defer closed(t, engine)
+	const pods = 3000
+	kind := func(text string) query.Properties {
+		return query.Properties{{Name: "kind", Type: query.String, Leaves: []query.Leaf{{Text: text}}}}
+	}
+	report := &search.Report{Cluster: "hostile", Full: true, Put: []search.Resource{
+		{UID: "hostile/app", Properties: kind("Application")}, {UID: "hostile/config", Properties: kind("ConfigMap")},
+	}}
+	for i := range pods {
+		report.Put = append(report.Put, churnPod(churnUID(i)))
+		report.AddEdges = append(report.AddEdges, search.Edge{SourceUID: churnUID(i), DestUID: "hostile/config", Type: "attachedTo"})
+	}
+	report.AddEdges = append(report.AddEdges, search.Edge{SourceUID: churnUID(0), DestUID: "hostile/app", Type: "deployedBy"})
+	apply(t, engine, report)
+	result, err := engine.Search(t.Context(), visibility.Everything(), &search.Request{
+		Query: parse(t, "kind:Application"), Related: true, RelatedItems: true, RelatedLimit: -1, RelatedDepth: 3,
+	})
+	if err != nil || len(result.Related) != 2 {
+		t.Fatalf("Search() = %+v, %v, want ConfigMaps and Pods", result, err)
+	}
+	for i, want := range []int{1, pods} {
+		related := result.Related[i]
+		if related.Count != want || len(related.Items) != want {
+			t.Errorf("related resources of kind %s: count = %d, %d items, want %d", related.Kind, related.Count, len(related.Items), want)
+		}
+		for _, item := range related.Items {
+			if len(item.RelatedTo) != 1 || item.RelatedTo[0] != "hostile/app" {
+				t.Fatalf("%s is related to %v, want the Application", item.UID, item.RelatedTo)
+			}
+		}
+	}
+}
+
 // TestManyNames checks that the properties and labels that one cluster reports do not make searches of others too
 // expensive, including those of an administrator who finds all of them.
 func TestManyNames(t *testing.T) {

@@ -24,8 +24,10 @@ type walker struct {
 	reader         *reader
 	depth          int
 	visible, found dense
-	// origins are the matching rows to which related items refer.
+	// origins are the matching rows to which related items refer. For each number of edges, within contains the rows after
+	// which paths continue and that are at most so many edges away from an origin.
 	origins dense
+	within  []dense
 }
 
 // related returns the resources that are related to the matching rows, and the items that are
@@ -79,6 +81,10 @@ func (w *walker) passes(number uint32) bool {
 func (w *walker) reach(origins *roaring.Bitmap) (dense, error) {
 	reached := w.reader.dense(w.reader.state.rows.len())
 	level := origins.ToArray()
+	w.within = make([]dense, w.depth)
+	for i := range w.within {
+		w.within[i] = w.reader.dense(w.reader.state.rows.len())
+	}
 	for depth := w.depth; depth > 0; depth-- {
 		var next []uint32
 		for numbers := range slices.Chunk(level, checkEvery) {
@@ -90,11 +96,14 @@ func (w *walker) reach(origins *roaring.Bitmap) (dense, error) {
 				for _, e := range neighbours {
 					if other := e.other(); depth > 1 && !reached.has(other) && w.passes(other) {
 						next = append(next, other)
+						for _, within := range w.within[w.depth-depth+1:] {
+							within.set(other)
+						}
 					}
 					reached.set(e.other())
 				}
 			}
-			if err := errors.Join(w.reader.spend(edges*edgeCost), w.reader.pause()); err != nil {
+			if err := errors.Join(w.reader.spend(edges*edgeCost*min(depth, 2)), w.reader.pause()); err != nil {
 				return nil, err
 			}
 		}
@@ -200,14 +209,14 @@ func (w *walker) originsAt(number uint32, to []uint32) ([]uint32, error) {
 		var next []uint32
 		for _, from := range level {
 			edges := w.reader.state.adjacency.get(from)
-			if err := w.reader.spend((1 + len(edges)) * 2 * edgeCost); err != nil {
+			if err := errors.Join(w.reader.spend((1+len(edges))*2*edgeCost), w.reader.pause()); err != nil {
 				return nil, err
 			}
 			for _, e := range edges {
 				if w.origins.has(e.other()) {
 					to = append(to, e.other())
 				}
-				if depth > 1 && w.passes(e.other()) {
+				if w.within[depth-1].has(e.other()) {
 					next = append(next, e.other())
 				}
 			}

@@ -167,6 +167,9 @@ func (s *socket) read(ctx context.Context) (code int, reason string) {
 			return closeBadMessage, "Invalid message"
 		}
 		if s.connection.Subprotocol() == formerProtocol {
+			if message.Type == connectionEnd {
+				return closeNormal, ""
+			}
 			message.Type = cmp.Or(formerClients[message.Type], message.Type)
 		}
 		switch message.Type {
@@ -182,8 +185,6 @@ func (s *socket) read(ctx context.Context) (code int, reason string) {
 		case ping:
 			s.send(frame{Type: pong, Payload: message.Payload})
 		case pong:
-		case connectionEnd:
-			return closeNormal, ""
 		case operationComplete:
 			s.stop(message.ID)
 		case operationStart:

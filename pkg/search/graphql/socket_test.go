@@ -303,6 +303,7 @@ func TestConnections(t *testing.T) {
 	}{
 		{"no JSON", []string{`hello`}, 4400},
 		{"an unknown message", []string{`{"type":"hello"}`}, 4400},
+		{"a message of the former protocol", []string{`{"type":"connection_terminate"}`}, 4400},
 		{"an operation too early", []string{`{"id":"1","type":"subscribe","payload":{"query":"{messages{id}}"}}`}, 4401},
 		{"two connection_init", []string{`{"type":"connection_init"}`, `{"type":"connection_init"}`}, 4429},
 		{"an ID twice", []string{

@@ -22,7 +22,7 @@ func lockKey(purpose, name string) int64 {
 	return int64(binary.BigEndian.Uint64(digest[:8]))
 }
 
-// migrate creates or updates the tables. Servers that start at the same time do this one after the
+// migrate creates the tables, or checks their version. Servers that start at the same time do this one after the
 // other.
 func (e *Engine) migrate(ctx context.Context) error {
 	return pgx.BeginFunc(ctx, e.writes, func(tx pgx.Tx) error {
@@ -59,7 +59,12 @@ func (e *Engine) storedVersion(ctx context.Context, tx pgx.Tx) (int, error) {
 		return 0, err
 	}
 	var version int
-	err = tx.QueryRow(ctx, "SELECT coalesce(max(version), 0) FROM "+table("migrations")).Scan(&version)
+	err = tx.QueryRow(ctx, "SELECT coalesce(max(version), 0), to_regclass($1) IS NOT NULL FROM "+table("migrations"), table("resources_internal")).
+		Scan(&version, &exists)
+	// Tables of version 1 with this index have all columns of version 2.
+	if version == 1 && exists {
+		version = schemaVersion
+	}
 	return version, err
 }
 

@@ -13,14 +13,16 @@ func rowsOf(columns string) string {
 	return "SELECT " + columns + " FROM f JOIN " + table("resources") + " r ON r.cluster = f.cluster AND r.rid = f.rid"
 }
 
-// eachEdge reads the edges from and to nodes. An edge between two of the nodes may occur twice.
-func (v *view) eachEdge(ctx context.Context, nodes []node, call func(source, dest node)) error {
+// eachEdge reads the edges from and to nodes, in both directions. An edge between two of the nodes may occur twice.
+func (v *view) eachEdge(ctx context.Context, nodes []node, call func(from, to node) error) error {
 	edges := "SELECT e.cluster, e.source, e.dest FROM f JOIN " + table("edges") + " e ON e.cluster = f.cluster AND "
 	var source, dest node
 	return v.eachNode(ctx, nodes, edges+"e.source = f.rid UNION ALL "+edges+"e.dest = f.rid", []any{&source.cluster, &source.rid, &dest.rid}, func() error {
 		dest.cluster = source.cluster
-		call(source, dest)
-		return nil
+		if err := call(source, dest); err != nil {
+			return err
+		}
+		return call(dest, source)
 	})
 }
 

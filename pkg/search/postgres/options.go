@@ -44,6 +44,8 @@ type Options struct {
 	Reach *Reach
 	// StatementTimeout bounds each statement of a read; one minute by default.
 	StatementTimeout time.Duration
+	// MaxCost bounds the estimated processor time for the related items of one request; search.DefaultCost by default.
+	MaxCost time.Duration
 	// KeepChanges is the minimum number of versions that Changes can go back; 100,000 by default.
 	KeepChanges uint64
 	// PollInterval is the interval at which Changes polls without notifications; 3 s by default.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -14,48 +15,60 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 )
 
+const (
+	// pathCost and pathBytes are those of an edge of a path, relatedBytes those of the UID of a match of a related item.
+	pathCost     = 100 * time.Nanosecond
+	pathBytes    = 64
+	relatedBytes = 40
+)
+
 // relations finds the resources that can be reached from matches along edges.
 type relations struct {
 	view    *view
 	inquiry *inquiry
 	request *search.Request
-	// matching contains all matches, which are not related resources.
-	matching sets.Set[node]
+	budget  *search.Budget
+	// matching contains all matches, which are not related resources, and origins those to which items refer.
+	matching, origins sets.Set[node]
+	// near contains the kinds of the resources that can be reached from origins, and before the resources that precede
+	// each of them on the paths.
+	near   map[node]string
+	before map[node][]node
 	// decisions contains the decisions of the scope, by class.
 	decisions map[*class]visibility.Decision
 }
 
-// neighbor is a related resource with the matches from which it can be reached.
-type neighbor struct {
-	kind    string
-	origins sets.Set[node]
+func (e *Engine) newBudget() *search.Budget {
+	return search.NewBudget(cmp.Or(e.options.MaxCost, search.DefaultCost), search.DefaultBytes)
 }
 
 // related returns the resources that are related to the matches, and the items that are related to
 // the matches of the page.
 func (v *view) related(ctx context.Context, i *inquiry, matches, page []node, request *search.Request) ([]search.Related, error) {
-	r := &relations{view: v, inquiry: i, request: request, matching: sets.New(matches...), decisions: map[*class]visibility.Decision{}}
-	origins := matches
-	if request.Items {
-		origins = page
+	r := &relations{
+		view: v, inquiry: i, request: request, budget: search.BudgetOf(ctx, v.engine.newBudget, nil, ""),
+		matching: sets.New(matches...), before: map[node][]node{}, decisions: map[*class]visibility.Decision{},
 	}
-	var near map[node]neighbor
+	r.origins = r.matching
+	if request.Items {
+		r.origins = sets.New(page...)
+	}
 	var err error
 	if request.RelatedItems {
-		if near, err = r.neighbors(ctx, origins, true); err != nil {
+		if r.near, err = r.reach(ctx, r.origins, r.before); err != nil {
 			return nil, err
 		}
 	}
 	var counts map[string]int
 	switch {
-	case request.RelatedItems && len(origins) == len(matches):
-		counts = countsOf(near)
+	case request.RelatedItems && len(r.origins) == len(r.matching):
+		counts = r.countsOf(r.near)
 	case i.byName || request.RelatedDepth > 1:
-		all, err := r.neighbors(ctx, matches, false)
+		all, err := r.reach(ctx, r.matching, nil)
 		if err != nil {
 			return nil, err
 		}
-		counts = countsOf(all)
+		counts = r.countsOf(all)
 	default:
 		if counts, err = r.count(ctx, matches); err != nil {
 			return nil, err
@@ -68,13 +81,20 @@ func (v *view) related(ctx context.Context, i *inquiry, matches, page []node, re
 	if !request.RelatedItems {
 		return related, nil
 	}
-	return related, r.addItems(ctx, related, near)
+	return related, r.addItems(ctx, related)
 }
 
-func countsOf(near map[node]neighbor) map[string]int {
+// relatedOf returns the related resources of the request among those that can be reached.
+func (r *relations) relatedOf(reached map[node]string) []node {
+	return slices.DeleteFunc(slices.Collect(maps.Keys(reached)), func(at node) bool {
+		return r.matching.Has(at) || !r.request.RelatesKind(reached[at])
+	})
+}
+
+func (r *relations) countsOf(reached map[node]string) map[string]int {
 	counts := map[string]int{}
-	for _, one := range near {
-		counts[one.kind]++
+	for _, at := range r.relatedOf(reached) {
+		counts[reached[at]]++
 	}
 	return counts
 }
@@ -93,51 +113,66 @@ func (r *relations) count(ctx context.Context, matches []node) (map[string]int, 
 	return counts, err
 }
 
-// neighbors returns the related resources of some matches. If traced is true, they have origins.
-func (r *relations) neighbors(ctx context.Context, matches []node, traced bool) (map[node]neighbor, error) {
-	// level contains the nodes to which paths of the same length lead, with the origins of these paths.
-	level, near := map[node]sets.Set[node]{}, map[node]neighbor{}
-	for _, match := range matches {
-		level[match] = sets.Set[node]{}
-		if traced {
-			level[match].Insert(match)
-		}
-	}
-	for range max(1, r.request.RelatedDepth) {
-		next := map[node]sets.Set[node]{}
-		add := func(from, to node) {
-			origins, begins := level[from]
-			if !begins {
-				return
+// reach returns the kinds of the resources in the scope that can be reached from some matches. If before is not nil, it
+// records the resources that precede each of them.
+func (r *relations) reach(ctx context.Context, from sets.Set[node], before map[node][]node) (map[node]string, error) {
+	reached := map[node]string{}
+	for level, depth := from, max(1, r.request.RelatedDepth); depth > 0; depth-- {
+		next := sets.Set[node]{}
+		err := r.view.eachEdge(ctx, level.UnsortedList(), func(from, to node) error {
+			if !level.Has(from) {
+				return nil
 			}
-			if next[to] == nil {
-				next[to] = sets.Set[node]{}
+			if _, known := reached[to]; !known {
+				next.Insert(to)
 			}
-			maps.Copy(next[to], origins)
-		}
-		err := r.view.eachEdge(ctx, slices.Collect(maps.Keys(level)), func(source, dest node) {
-			add(source, dest)
-			add(dest, source)
+			if before == nil {
+				return nil
+			}
+			before[to] = append(before[to], from)
+			return cmp.Or(r.budget.Spend(pathCost), r.budget.Hold(pathBytes))
 		})
 		if err != nil {
 			return nil, fmt.Errorf("edges: %w", err)
 		}
-		level = map[node]sets.Set[node]{}
-		err = r.eachVisible(ctx, slices.Collect(maps.Keys(next)), func(at node, kind string) {
-			if kind != "Node" && kind != "Channel" {
-				level[at] = next[at]
-			}
-			if one, reached := near[at]; reached {
-				maps.Copy(one.origins, next[at])
-			} else if !r.matching.Has(at) && r.request.RelatesKind(kind) {
-				near[at] = neighbor{kind: kind, origins: next[at]}
+		level = sets.Set[node]{}
+		err = r.eachVisible(ctx, next.UnsortedList(), func(at node, kind string) {
+			reached[at] = kind
+			if passes(kind) && !from.Has(at) {
+				level.Insert(at)
 			}
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
-	return near, nil
+	return reached, nil
+}
+
+// passes reports whether paths continue after a resource of a kind.
+func passes(kind string) bool { return kind != "Node" && kind != "Channel" }
+
+// originsOf returns the origins from which a resource can be reached, by following paths back from it.
+func (r *relations) originsOf(ctx context.Context, at node) ([]node, error) {
+	origins, level := sets.Set[node]{}, sets.New(at)
+	for depth := max(1, r.request.RelatedDepth); depth > 0; depth-- {
+		next := sets.Set[node]{}
+		for to := range level {
+			if err := cmp.Or(r.budget.Spend(time.Duration(1+len(r.before[to]))*pathCost), ctx.Err()); err != nil {
+				return nil, err
+			}
+			for _, from := range r.before[to] {
+				if r.origins.Has(from) {
+					origins.Insert(from)
+				}
+				if kind, known := r.near[from]; known && passes(kind) {
+					next.Insert(from)
+				}
+			}
+		}
+		level = next
+	}
+	return origins.UnsortedList(), r.budget.Hold(len(origins) * relatedBytes)
 }
 
 // eachVisible executes call for each of the nodes that is a resource in the scope.
@@ -177,16 +212,19 @@ func (r *relations) visible(class *class, name *string) bool {
 }
 
 // addItems adds the items of each kind, in the order of their UIDs.
-func (r *relations) addItems(ctx context.Context, related []search.Related, near map[node]neighbor) error {
-	first, err := r.firstByUID(ctx, near)
+func (r *relations) addItems(ctx context.Context, related []search.Related) error {
+	first, err := r.firstByUID(ctx)
 	if err != nil {
 		return err
 	}
-	origins := sets.Set[node]{}
+	origins, all := map[node][]node{}, sets.Set[node]{}
 	for _, at := range first {
-		maps.Copy(origins, near[at].origins)
+		if origins[at], err = r.originsOf(ctx, at); err != nil {
+			return err
+		}
+		all.Insert(origins[at]...)
 	}
-	uids, err := r.uids(ctx, origins.UnsortedList())
+	uids, err := r.uids(ctx, all.UnsortedList())
 	if err != nil {
 		return err
 	}
@@ -196,12 +234,12 @@ func (r *relations) addItems(ctx context.Context, related []search.Related, near
 	}
 	of := map[string][]search.Item{}
 	for _, one := range items {
-		at := near[one.node()]
-		for origin := range at.origins {
+		for _, origin := range origins[one.node()] {
 			one.RelatedTo = append(one.RelatedTo, uids[origin])
 		}
 		slices.Sort(one.RelatedTo)
-		of[at.kind] = append(of[at.kind], one.Item)
+		kind := r.near[one.node()]
+		of[kind] = append(of[kind], one.Item)
 	}
 	for i := range related {
 		related[i].Items = of[related[i].Kind]
@@ -211,8 +249,8 @@ func (r *relations) addItems(ctx context.Context, related []search.Related, near
 }
 
 // firstByUID returns the related resources with the first UIDs of each kind, up to the limit.
-func (r *relations) firstByUID(ctx context.Context, near map[node]neighbor) ([]node, error) {
-	nodes, limit := slices.Collect(maps.Keys(near)), r.request.RelatedLimit
+func (r *relations) firstByUID(ctx context.Context) ([]node, error) {
+	nodes, limit := r.relatedOf(r.near), r.request.RelatedLimit
 	if limit < 0 {
 		return nodes, nil
 	}
@@ -223,8 +261,8 @@ func (r *relations) firstByUID(ctx context.Context, near map[node]neighbor) ([]n
 	slices.SortFunc(nodes, func(a, b node) int { return strings.Compare(uids[a], uids[b]) })
 	counts := map[string]int{}
 	return slices.DeleteFunc(nodes, func(at node) bool {
-		counts[near[at].kind]++
-		return counts[near[at].kind] > limit
+		counts[r.near[at]]++
+		return counts[r.near[at]] > limit
 	}), nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/lru"
@@ -120,7 +121,7 @@ func answer[T any](ctx context.Context, e *Engine, call func(context.Context, *d
 // invalid or too expensive.
 func ofReplica(err error) bool {
 	var refused *pgconn.PgError
-	return !errors.Is(err, search.ErrExpired) && !(errors.As(err, &refused) && refused.Code == queryCanceled)
+	return !errors.Is(err, search.ErrExpired) && !apierrors.IsBadRequest(err) && !(errors.As(err, &refused) && refused.Code == queryCanceled)
 }
 
 // freshReplica returns one of the fresh replicas in turn, and a context that ends when the replica stops responding. It
