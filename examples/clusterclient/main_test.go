@@ -234,7 +234,7 @@ func TestSomeClustersFail(t *testing.T) {
 		[]string{"cluster c3 at " + dead + ": ", "deadline exceeded"},
 		[]string{"cluster c4: ", "there is no Secret robot in namespace c4"},
 		[]string{"cluster c5 at " + h.URL + ": ", "says the server"},
-		[]string{"cluster c7: ", "asking the hub " + h.URL + ": says the server"},
+		[]string{"cluster c7: ", "request to the hub " + h.URL + ": says the server"},
 		[]string{"error: 5 of 7 clusters failed"})
 }
 

@@ -15,13 +15,14 @@ import (
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/test/await"
+	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
 // TestCleanRemovesAHub checks that clean deletes everything that init has installed, with the namespaces, but not while
 // they contain objects of others. No server runs, so the command cannot count what it stores, and needs --yes.
 func TestCleanRemovesAHub(t *testing.T) {
 	t.Parallel()
-	hub := clusters.cluster(t, "cleaned", true)
+	hub := clusters.clusterWith(t, "cleaned", localhub.ClusterOptions{Controllers: []string{"persistentvolumeclaim-protection-controller"}})
 	kube := kubeOf(t, hub)
 	run(t, hub, "init", "--image=registry.example.com/hub:v1", "--storage-size=2Gi").done(t)
 	if err := hub.Apply(t.Context(), &unstructured.Unstructured{Object: map[string]any{
@@ -46,8 +47,8 @@ func TestCleanRemovesAHub(t *testing.T) {
 	run(t, hub, "clean", "--yes").done(t).shows(t, "namespace/"+hubNamespace+" deleted")
 	await.Eventually(t, "the namespaces are gone", func(ctx context.Context) error {
 		for _, name := range []string{hubNamespace, "open-cluster-management"} {
-			if _, err := kube.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-				return fmt.Errorf("Get(Namespace %s) = %w, want NotFound", name, err)
+			if namespace, err := kube.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("Get(Namespace %s) = %v, %w, want NotFound", name, namespace.Status.Conditions, err)
 			}
 		}
 		return nil

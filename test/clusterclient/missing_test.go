@@ -53,9 +53,9 @@ func TestErrorNamesTheMissingPart(t *testing.T) {
 	}{
 		"hub does not respond":       {hub: silent, run: run, want: unread},
 		"hub does not respond, late": {hub: silent, run: run, late: true, want: unread},
-		"hub returns 403":            {hub: forbidden, run: run, want: `asking the hub https://hub.example: secrets "robot" is forbidden`},
+		"hub returns 403":            {hub: forbidden, run: run, want: `request to the hub https://hub.example: secrets "robot" is forbidden`},
 		"hub returns 403, late":      {hub: forbidden, run: run, late: true, want: `secrets "robot" is forbidden`},
-		"hub returns 401":            {hub: answer(http.StatusUnauthorized, ""), run: run, want: "asking the hub https://hub.example: "},
+		"hub returns 401":            {hub: answer(http.StatusUnauthorized, ""), run: run, want: "request to the hub https://hub.example: "},
 		"hub returns 403 and then does not respond": {hub: func() exchange {
 			var asked atomic.Bool
 			return func(request *http.Request) (*http.Response, error) {

@@ -159,7 +159,7 @@ func TestClusterSet(t *testing.T) {
 	})
 	t.Run("Events", func(t *testing.T) {
 		f.move(t, silent, "south")
-		f.HasEvent(t, home, "MulticlusterRoleAssignment", a.Name, corev1.EventTypeNormal, rbacv1beta1.ReasonAssignmentsReady, "active on 1 clusters")
+		f.HasEvent(t, home, "MulticlusterRoleAssignment", a.Name, corev1.EventTypeNormal, rbacv1beta1.ReasonAssignmentsReady, "active, on 1 clusters")
 		framework.CreatePermission(t, f.OCM, framework.PermissionIn(framework.Cluster1, render.Name(home, "taken")))
 		taken := f.create(t, forSet("taken", "ann", "north", "view"))
 		f.HasEvent(t, home, "MulticlusterRoleAssignment", taken.Name, corev1.EventTypeWarning, rbacv1beta1.ReasonAssignmentsFailure, "1 of 1 role assignments")
