@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"open-cluster-management.io/hub-apiserver/test/await"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -40,14 +42,22 @@ func TestInstallWithSnapshots(t *testing.T) {
 		})
 		return file
 	}
+	keys := func(file string) int {
+		t.Helper()
+		status := hub.run(t, "apiserver", "snapshot", "status", file)
+		_, after, _ := strings.Cut(status, "KEYS")
+		number, _, _ := strings.Cut(strings.TrimSpace(after), "\n")
+		return framework.Must(strconv.Atoi(strings.TrimSpace(number)))(t)
+	}
 	// Without the snapshot of the empty hub, the next one is due when the server starts again.
-	if err := os.Remove(saved()); err != nil {
+	first := saved()
+	before := keys(first)
+	if err := os.Remove(first); err != nil {
 		t.Fatal(err)
 	}
 	hub.run(t, "kubectl", "create", "-f", "artifacts/example/managedclusterset.yaml")
 	hub.replacePod(t, hubNamespace, 1)
-	status := hub.run(t, "apiserver", "snapshot", "status", saved())
-	if !strings.Contains(status, "managedclustersets.cluster.open-cluster-management.io") {
-		t.Errorf("status of the snapshot = %s, want the resources of the server", status)
+	if after := keys(saved()); after <= before {
+		t.Errorf("keys of the snapshot = %d, want more than the %d of the empty hub", after, before)
 	}
 }
