@@ -1,7 +1,12 @@
 package definition_test
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"runtime/pprof"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -149,7 +154,16 @@ func TestHoldEndsUnreadWatches(t *testing.T) {
 	}
 	defer w.Stop()
 	row.Watches.Hold(true)
-	time.Sleep(time.Second) // the watch stops in a goroutine
+	await.Eventually(t, "the watch has stopped", func(context.Context) error {
+		var running bytes.Buffer
+		if err := pprof.Lookup("goroutine").WriteTo(&running, 1); err != nil {
+			return err
+		}
+		if strings.Contains(running.String(), "(*cacheWatcher).process") {
+			return errors.New("its goroutine runs")
+		}
+		return nil
+	})
 	received := 0
 	for range w.ResultChan() {
 		received++
