@@ -26,7 +26,7 @@ const (
 )
 
 // maxWatchInitialization is the maximum time that a watch occupies a seat of API Priority and Fairness. By default a
-// watch occupies the seat until the initial events are sent, but a client that does not read could prevent that.
+// watch occupies the seat until the initial events are sent, and a client that does not read may delay that for ever.
 const maxWatchInitialization = time.Second
 
 // Limit enforces the limits of requests and watches. It runs after authentication and authorization. Of the
