@@ -118,9 +118,14 @@ func (r *replicas) shareSearch(t *testing.T) {
 	if got := append(first.Items, second.Items...); len(got) != len(pods) || int(second.Count) != len(pods) {
 		t.Errorf("items on two pages from two replicas = %d, count = %d, want %d", len(got), second.Count, len(pods))
 	}
-	if state := framework.Must(r.clients[1].SearchV1alpha1().Inventories(framework.Cluster1).Get(t.Context(), framework.Cluster1, metav1.GetOptions{}))(t); state.Status.State != searchv1alpha1.InventoryReporting {
-		t.Errorf("status of the Inventory = %+v, want state %s", state.Status, searchv1alpha1.InventoryReporting)
-	}
+	// A server caches the states of the clusters for a second.
+	framework.Eventually(t, "the other replica serves the state of the Inventory", func(ctx context.Context) error {
+		inventory, err := r.clients[1].SearchV1alpha1().Inventories(framework.Cluster1).Get(ctx, framework.Cluster1, metav1.GetOptions{})
+		if err == nil && inventory.Status.State != searchv1alpha1.InventoryReporting {
+			err = fmt.Errorf("status of the Inventory = %+v, want state %s", inventory.Status, searchv1alpha1.InventoryReporting)
+		}
+		return err
+	})
 }
 
 func holder(ctx context.Context, hub kubernetes.Interface) (string, error) {
