@@ -222,6 +222,7 @@ func (i *initializing) keep(ctx context.Context) error {
 	installed := &i.installed.settings
 	if i.Reset {
 		i.hub.existingOCM = i.hub.existingOCM || installed.existingOCM && !i.Given("existing-ocm", "before-migration")
+		i.hub.storageClass = cmp.Or(i.hub.storageClass, installed.storageClass)
 		return nil
 	}
 	i.Current = installed.image.Image
@@ -310,6 +311,9 @@ func (i *initializing) install(ctx context.Context) error {
 		err = i.refuseClusters(ctx)
 	}
 	if err != nil {
+		return err
+	}
+	if err := i.checkVolume(ctx); err != nil {
 		return err
 	}
 	changes, err := i.applier.Plan(ctx, objects...)
