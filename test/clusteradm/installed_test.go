@@ -168,6 +168,30 @@ func TestInitRefusesToLoseData(t *testing.T) {
 	run(t, small, "init", "--csr-probe-timeout=0").done(t).unchanged(t, "init with another --data-dir")
 }
 
+// TestInitKeepsSnapshots checks that the component backup, which others have applied, stays with init, and that init --reset
+// requires a confirmation that names its end. The StorageClass of the volume stays in both cases.
+func TestInitKeepsSnapshots(t *testing.T) {
+	t.Parallel()
+	hub := clusters.cluster(t, "snapshots", false)
+	run(t, hub, "init", "--csr-probe-timeout=0", "--image="+releaseImage, "--storage-class=fast").done(t).shows(t, "the hub has no fast StorageClass")
+	kube := kubeOf(t, hub)
+	patchDeployment(t, kube, hubNamespace, serverName, `[
+{"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": "--snapshot-interval=6h"},
+{"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": "--snapshot-dir=/var/lib/hub-apiserver-snapshots/snapshots"},
+{"op": "add", "path": "/spec/template/spec/containers/0/volumeMounts/-", "value": {"name": "snapshots", "mountPath": "/var/lib/hub-apiserver-snapshots"}},
+{"op": "add", "path": "/spec/template/spec/volumes/-", "value": {"name": "snapshots", "persistentVolumeClaim": {"claimName": "hub-apiserver-snapshots"}}}]`)
+	before := deploymentOf(t, kube, hubNamespace, serverName)
+	run(t, hub, "init", "--csr-probe-timeout=0").done(t).unchanged(t, "init")
+	run(t, hub, "init", "--csr-probe-timeout=0", "--reset", "--image="+releaseImage).refused(t, "requires --yes", "--snapshot-interval=6h is removed")
+	sameSpec(t, "init", deploymentOf(t, kube, hubNamespace, serverName), before)
+	run(t, hub, "init", "--csr-probe-timeout=0", "--storage-class=slow").refused(t, "--storage-class=slow", "the StorageClass fast, which cannot change")
+	run(t, hub, "init", "--csr-probe-timeout=0", "--reset", "--image="+releaseImage, "--yes").done(t)
+	claim, err := kube.CoreV1().PersistentVolumeClaims(hubNamespace).Get(t.Context(), serverName, metav1.GetOptions{})
+	if err != nil || ptr.Deref(claim.Spec.StorageClassName, "") != "fast" {
+		t.Errorf("StorageClass of the volume after init --reset = %v, %v, want fast", claim.Spec.StorageClassName, err)
+	}
+}
+
 // Changes of the storage, the search engine, the number of replicas and of fields that others have set require --yes.
 func TestInitRequiresConfirmation(t *testing.T) {
 	t.Parallel()

@@ -20,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -128,6 +129,11 @@ func newSite(t testing.TB, name string, outside map[int]string) *site {
 		t.Fatal(err)
 	}
 	if s.ocm, err = versioned.NewForConfig(cluster.AdminConfig()); err != nil {
+		t.Fatal(err)
+	}
+	class := &storagev1.StorageClass{Provisioner: "kubernetes.io/no-provisioner"} // the Pods get their volumes from test/kubelet
+	class.Name, class.Annotations = "default", map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}
+	if _, err := s.kube.StorageV1().StorageClasses().Create(starting, class, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	running := make(chan error, 1)

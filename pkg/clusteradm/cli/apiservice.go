@@ -2,9 +2,12 @@ package cli
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 )
@@ -34,6 +37,27 @@ func (c *Clients) WaitForAPIService(ctx context.Context, name string, pending fu
 		}
 		return pending(current), nil
 	}), "APIService %s", name)
+}
+
+// WaitForVersions waits until a hub forwards requests of versions and lists their resources, which it does later than it sets
+// the conditions of the APIServices.
+func (c *Clients) WaitForVersions(ctx context.Context, versions []string) error {
+	client := discovery.ToDiscoveryInterfaceWithContext(c.Kube.Discovery())
+	return Poll(ctx, func(ctx context.Context) (string, error) {
+		_, lists, err := client.ServerGroupsAndResourcesWithContext(ctx)
+		if err != nil && !discovery.IsGroupDiscoveryFailedError(err) { // another API server may fail
+			return "", err
+		}
+		for _, version := range versions {
+			if err := client.RESTClient().Get().AbsPath("/apis/" + version).Do(ctx).Error(); err != nil {
+				return fmt.Sprintf("a request of %s fails: %v", version, err), ctx.Err()
+			}
+			if !slices.ContainsFunc(lists, func(list *metav1.APIResourceList) bool { return list.GroupVersion == version }) {
+				return "the hub does not list the resources of " + version + " yet", nil
+			}
+		}
+		return "", nil
+	})
 }
 
 // Unavailable returns the reason why an APIService is not Available, or an empty string if it is.

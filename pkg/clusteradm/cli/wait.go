@@ -115,14 +115,27 @@ func IsCertificateError(err error) bool {
 	return errors.As(err, &verification)
 }
 
-// WaitForDeployment waits until the newest revision of a Deployment is available.
-func WaitForDeployment(ctx context.Context, kube kubernetes.Interface, namespace, name string) error {
+// WaitForDeployment waits until the newest revision of a Deployment is available. It prints why its Pods do not run.
+func (e Environment) WaitForDeployment(ctx context.Context, kube kubernetes.Interface, namespace, name string) error {
+	start, printed := time.Now(), ""
 	return Prefix(Poll(ctx, func(ctx context.Context) (string, error) {
 		deployment, err := kube.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return "", err
 		}
-		return Rolling(deployment), nil
+		reason := Rolling(deployment)
+		if reason == "" {
+			return "", nil
+		}
+		if cause, remedy := PodProblem(ctx, kube, deployment); cause != "" {
+			reason = Printable(cause + "; to do: " + remedy)
+			// A start without problems may also have one for seconds. The message may change, and the remedy is the same.
+			if remedy != printed && time.Since(start) > 5*time.Second {
+				e.Warn("still waiting: %s", reason)
+				printed = remedy
+			}
+		}
+		return reason, ctx.Err()
 	}), "the Deployment %s in %s", name, namespace)
 }
 
@@ -149,11 +162,6 @@ func Rolling(deployment *appsv1.Deployment) string {
 	}
 	if status.UpdatedReplicas >= wanted && status.AvailableReplicas >= wanted && status.Replicas == status.UpdatedReplicas {
 		return ""
-	}
-	for _, condition := range status.Conditions {
-		if condition.Type == appsv1.DeploymentReplicaFailure {
-			return condition.Message
-		}
 	}
 	return fmt.Sprintf("%d of %d Pods are available", min(status.UpdatedReplicas, status.AvailableReplicas), wanted)
 }

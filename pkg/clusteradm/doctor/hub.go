@@ -12,7 +12,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -131,7 +130,7 @@ func apiServiceFinding(service *apiregistrationv1.APIService) cli.Finding {
 	case service.Spec.InsecureSkipTLSVerify:
 		return cli.Bad("", "insecureSkipTLSVerify: the hub does not verify the server", repairCA)
 	case len(service.Spec.CABundle) == 0:
-		return cli.Bad("", "without CA: spec.caBundle is empty, so the hub cannot verify the server", repairCA)
+		return cli.Bad("", "without CA: spec.caBundle is empty, so the hub cannot verify the server", "the server writes it when it starts: see the line of its Deployment, and its log; with cert-manager, check its Certificate and its cainjector")
 	case reason == "":
 		return cli.Healthy("", "available")
 	}
@@ -470,26 +469,6 @@ func (d *hubDoctor) search(ctx context.Context) ([]cli.Finding, error) {
 	), nil
 }
 
-func podProblem(pods []corev1.Pod) string {
-	for _, pod := range pods {
-		for _, status := range pod.Status.ContainerStatuses {
-			if waiting := status.State.Waiting; waiting != nil && waiting.Reason != "ContainerCreating" {
-				problem := fmt.Sprintf("Pod %s: %s", pod.Name, waiting.Reason)
-				if last := status.LastTerminationState.Terminated; last != nil {
-					problem += fmt.Sprintf(", last exit: %s (%d)", last.Reason, last.ExitCode)
-				}
-				return problem
-			}
-		}
-		for _, condition := range pod.Status.Conditions {
-			if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
-				return fmt.Sprintf("Pod %s: %s", pod.Name, condition.Message)
-			}
-		}
-	}
-	return ""
-}
-
 // deploymentFindings returns a Deployment and a finding about it, or nothing if it does not exist.
 func deploymentFindings(ctx context.Context, kube kubernetes.Interface, namespace, name string) (*appsv1.Deployment, []cli.Finding) {
 	subject := "Deployment " + namespace + "/" + name
@@ -501,25 +480,16 @@ func deploymentFindings(ctx context.Context, kube kubernetes.Interface, namespac
 		return nil, nil
 	}
 	reason := cli.Rolling(deployment)
-	if reason == "" {
+	cause, remedy := cli.PodProblem(ctx, kube, deployment)
+	switch {
+	case reason == "" && cause == "":
 		return deployment, []cli.Finding{cli.Healthy(subject, "available")}
+	case reason == "":
+		return deployment, []cli.Finding{cli.Warning(subject, "available, but "+cause, remedy)}
+	case cause == "":
+		return deployment, []cli.Finding{cli.Bad(subject, reason, fmt.Sprintf("see kubectl -n %[1]s describe deployment %[2]s and kubectl -n %[1]s logs deployment/%[2]s", namespace, name))}
 	}
-	// Without permission to read Pods, the Deployment is reported alone.
-	previous := ""
-	if pods, err := kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(deployment.Spec.Selector)}); err == nil {
-		if problem := podProblem(pods.Items); problem != "" {
-			reason += "; " + problem
-		}
-		for _, pod := range pods.Items {
-			for _, status := range pod.Status.ContainerStatuses {
-				if status.LastTerminationState.Terminated != nil {
-					previous = " --previous" // contains the cause
-				}
-			}
-		}
-	}
-	remedy := fmt.Sprintf("see kubectl -n %[1]s describe deployment %[2]s and kubectl -n %[1]s logs deployment/%[2]s%[3]s", namespace, name, previous)
-	return deployment, []cli.Finding{cli.Bad(subject, reason, remedy)}
+	return deployment, []cli.Finding{cli.Bad(subject, reason+"; "+cause, remedy)}
 }
 
 func (d *hubDoctor) migration(ctx context.Context) ([]cli.Finding, error) {

@@ -2,21 +2,28 @@ package doctor
 
 import (
 	"encoding/pem"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
+	certutil "k8s.io/client-go/util/cert"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
 	"k8s.io/utils/ptr"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/cli"
+	"open-cluster-management.io/hub-apiserver/pkg/clusteradm/manifests"
 )
 
 // TestServerDoesNotChooseTheAddress checks that the doctor reads nothing from a server that the caBundle does not verify,
@@ -46,6 +53,52 @@ func TestServerDoesNotChooseTheAddress(t *testing.T) {
 	got, err := get(t.Context(), client, server.URL+"/readyz")
 	if err != nil || got.status != http.StatusFound || got.tls == nil {
 		t.Errorf("get() = %+v, %v, want the redirect and the TLS connection of the server", got, err)
+	}
+}
+
+// TestServerStarts checks that the doctor says wait, and not to delete the Secret, about a server that starts: it serves with
+// another certificate than its APIServices name, or they name none.
+func TestServerStarts(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	defer server.Close()
+	labels := map[string]string{"app": manifests.ServerName}
+	deployment := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: manifests.HubNamespace, Name: manifests.ServerName},
+		Spec:       appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}},
+	}
+	service := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: "v1.work.open-cluster-management.io"}}
+	service.Spec.Service = &apiregistrationv1.ServiceReference{Namespace: manifests.HubNamespace, Name: manifests.ServerName}
+	authority, _, err := certutil.GenerateSelfSignedCertKey("other", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		bundle    []byte
+		available int32
+		want      string
+	}{
+		"no caBundle":           {nil, 1, cli.StateUnknown},
+		"another certificate":   {authority, 0, cli.StateUnknown},
+		"certificate not right": {authority, 1, cli.StateBad},
+	} {
+		service.Spec.CABundle = test.bundle
+		deployment.Status = appsv1.DeploymentStatus{Replicas: test.available, UpdatedReplicas: test.available, AvailableReplicas: test.available}
+		doctor := &hubDoctor{server: strings.TrimPrefix(server.URL, "https://"), report: report{Clients: &cli.Clients{
+			Config: &rest.Config{}, Kube: fake.NewClientset(deployment), APIServices: aggregatorfake.NewSimpleClientset(service).ApiregistrationV1().APIServices(),
+		}}}
+		findings, err := doctor.checkServer(t.Context())
+		if err != nil || len(findings) == 0 {
+			t.Fatalf("checkServer() with %s = %+v, %v, want findings", name, findings, err)
+		}
+		if f := findings[len(findings)-1]; f.State != test.want || strings.Contains(f.Remedy, "delete") != (test.want == cli.StateBad) {
+			t.Errorf("checkServer() with %s = %+v, want %s", name, f, test.want)
+		}
+	}
+	service.Spec.CABundle = nil
+	if f := apiServiceFinding(service); f.State != cli.StateBad || strings.Contains(f.Remedy, "delete") {
+		t.Errorf("apiServiceFinding() without caBundle = %+v, want %s without deletion", f, cli.StateBad)
 	}
 }
 

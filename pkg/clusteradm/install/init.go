@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -222,6 +223,7 @@ func (i *initializing) keep(ctx context.Context) error {
 	installed := &i.installed.settings
 	if i.Reset {
 		i.hub.existingOCM = i.hub.existingOCM || installed.existingOCM && !i.Given("existing-ocm", "before-migration")
+		i.hub.storageClass = cmp.Or(i.hub.storageClass, installed.storageClass)
 		return nil
 	}
 	i.Current = installed.image.Image
@@ -312,6 +314,9 @@ func (i *initializing) install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := i.checkVolume(ctx); err != nil {
+		return err
+	}
 	changes, err := i.applier.Plan(ctx, objects...)
 	if err != nil {
 		return err
@@ -350,21 +355,24 @@ func (i *initializing) await(ctx context.Context, objects []*unstructured.Unstru
 		return nil
 	}
 	i.Say("waiting for the server")
-	if err := cli.WaitForDeployment(ctx, i.Kube, manifests.HubNamespace, manifests.ServerName); err != nil {
+	if err := i.WaitForDeployment(ctx, i.Kube, manifests.HubNamespace, manifests.ServerName); err != nil {
 		return err
 	}
+	var versions []string
 	for _, object := range objects {
 		if object.GetKind() == cli.KindAPIService {
 			if err := i.WaitForAPIService(ctx, object.GetName(), cli.Unavailable); err != nil {
 				return err
 			}
+			version, group, _ := strings.Cut(object.GetName(), ".")
+			versions = append(versions, group+"/"+version)
 		}
 	}
-	if !i.hub.localCluster {
-		return nil
+	if err := i.WaitForVersions(ctx, versions); err != nil || !i.hub.localCluster {
+		return err
 	}
 	i.Say("waiting for the agent of the hub")
-	return cli.WaitForDeployment(ctx, i.Kube, manifests.AgentNamespace, manifests.AgentName)
+	return i.WaitForDeployment(ctx, i.Kube, manifests.AgentNamespace, manifests.AgentName)
 }
 
 // refuse returns an error if the server would not serve its data after the change.

@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	proxyv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1alpha1"
@@ -85,7 +87,42 @@ func readServer(ctx context.Context, kube kubernetes.Interface) (*installedHub, 
 	if request, found := claim.Spec.Resources.Requests[corev1.ResourceStorage]; found {
 		s.storageSize = request.String()
 	}
+	s.storageClass = ptr.Deref(claim.Spec.StorageClassName, "")
 	return h, nil
+}
+
+// checkVolume reports that no volume would be bound to the claim of the server: as an error if the command would wait for it.
+func (i *initializing) checkVolume(ctx context.Context) error {
+	if i.apiserver != program.Deploy || len(i.hub.etcdServers) > 0 {
+		return nil
+	}
+	claim, err := cli.Optional(i.Kube.CoreV1().PersistentVolumeClaims(manifests.HubNamespace).Get(ctx, manifests.ServerName, metav1.GetOptions{}))
+	if err != nil || claim != nil && claim.Status.Phase == corev1.ClaimBound {
+		return err
+	}
+	classes, err := i.Kube.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{})
+	volumes, failed := i.Kube.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+	if err := cmp.Or(err, failed); err != nil {
+		return err
+	}
+	class, size, names := i.hub.storageClass, resource.MustParse(i.hub.storageSize), []string{}
+	for _, c := range classes.Items {
+		if names = append(names, c.Name); c.Name == class || class == "" && c.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" {
+			return nil
+		}
+	}
+	for _, v := range volumes.Items {
+		if v.Status.Phase == corev1.VolumeAvailable && v.Spec.StorageClassName == class && v.Spec.Capacity.Storage().Cmp(size) >= 0 {
+			return nil
+		}
+	}
+	problem := fmt.Errorf("the %s %s would not be bound: the hub has no %s, and no available PersistentVolume of it with %s. Create one, or give --storage-class (the hub has: %s) or --etcd-servers. See %s",
+		kindClaim, manifests.ServerName, cmp.Or(class, "default")+" StorageClass", i.hub.storageSize, cli.Some(names), version.Docs("install.md#volumes"))
+	if i.Wait && !i.DryRun {
+		return problem
+	}
+	i.Warn("%v", problem)
+	return nil
 }
 
 // keep sets to the installed value what no flag names.
@@ -101,6 +138,7 @@ func (h *hubSettings) keep(installed *hubSettings, given func(flags ...string) b
 	keep("etcd-servers", true, func() { h.etcdServers = installed.etcdServers })
 	keep("search-engine", true, func() { h.search = installed.search })
 	keep("storage-size", true, func() { h.storageSize = installed.storageSize })
+	keep("storage-class", true, func() { h.storageClass = installed.storageClass })
 	keep("existing-ocm", true, func() { h.existingOCM = installed.existingOCM })
 	keep("proxy-accounts", true, func() { h.proxyAccounts = installed.proxyAccounts })
 	keep("auto-approved-csr-identities", h.csr(), func() { h.identities = installed.identities })
@@ -128,6 +166,8 @@ func (h *installedHub) losses(wanted *hubSettings, objects []*unstructured.Unstr
 		return fmt.Errorf("the Deployment %s in %s does not store its data in the %s %s: change it by the means that installed it", manifests.ServerName, manifests.HubNamespace, kindClaim, manifests.ServerName)
 	case old == "" && h.Value(dir, "") != manifest.Value(dir, ""):
 		return fmt.Errorf("--reset would lose the objects of the hub: the server stores them in --%s=%s, not %s", dir, cli.Printable(h.Value(dir, "")), manifest.Value(dir, ""))
+	case old == "" && h.settings.storageClass != "" && h.settings.storageClass != wanted.storageClass:
+		return fmt.Errorf("--storage-class=%s: the volume has the StorageClass %s, which cannot change", wanted.storageClass, cli.Printable(h.settings.storageClass))
 	case old == "":
 		if from, to := resource.MustParse(h.settings.storageSize), resource.MustParse(wanted.storageSize); to.Cmp(from) < 0 {
 			return fmt.Errorf("--storage-size=%s: the volume has %s and cannot shrink", wanted.storageSize, h.settings.storageSize)
@@ -147,6 +187,10 @@ func (h *installedHub) reasons(wanted *hubSettings, objects []*unstructured.Unst
 	changed("etcd-servers", strings.Join(h.settings.etcdServers, ","), strings.Join(wanted.etcdServers, ","), "all must be members of the etcd cluster that has the data of the hub")
 	if from, to := resource.MustParse(h.settings.storageSize), resource.MustParse(wanted.storageSize); len(wanted.etcdServers) == 0 && !from.Equal(to) {
 		changed("storage-size", h.settings.storageSize, wanted.storageSize, "a volume cannot shrink again")
+	}
+	const snapshots = "snapshot-interval"
+	if manifest, err := program.In(objects, manifests.ServerName, program.ServerContainer); err == nil && manifest.Value(snapshots, "") != h.Value(snapshots, "") {
+		reasons = append(reasons, fmt.Sprintf("--%s=%s is removed: the server saves no more snapshots", snapshots, cli.Printable(h.Value(snapshots, ""))))
 	}
 	changed("search-engine", h.settings.search, wanted.search, "searches are incomplete until all agents have reported again")
 	return append(reasons, h.ReplicasChange(objects, "server")...)

@@ -51,7 +51,9 @@ type hubSettings struct {
 	etcdServers []string
 	search      string
 	storageSize string
-	existingOCM bool
+	// storageClass is empty for the default StorageClass of the hub.
+	storageClass string
+	existingOCM  bool
 	// localCluster is true if init installs the agent of the hub itself, with agentImage. Later, the agent stays as it is.
 	localCluster bool
 	agentImage   string
@@ -79,6 +81,7 @@ func (h *hubSettings) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&h.localCluster, "local-cluster", false, "Also install the agent of the hub itself, as the cluster "+localCluster+", with which searches and fleet access contain the resources of the hub. Requires --registration-auth=csr.")
 	flags.StringVar(&h.agentImage, "local-cluster-image", "", "Image of the agent of the hub. Defaults to the agent in the repository of the server's image.")
 	flags.BoolVar(&h.proxyAccounts, "proxy-accounts", false, "Also serve ManagedServiceAccounts as "+proxyv1alpha1.SchemeGroupVersion.String()+", the API version of the proposal. This hides the hub's CustomResourceDefinitions in that version, such as ManagedProxyConfigurations and ManagedProxyServiceResolvers of the upstream cluster-proxy: their objects can no longer be read or written.")
+	flags.StringVar(&h.storageClass, "storage-class", "", "StorageClass of the persistent volume. Defaults to the default StorageClass of the hub.")
 	flags.StringVar(&h.storageSize, "storage-size", h.storageSize, "Size of the persistent volume.")
 }
 
@@ -225,6 +228,11 @@ func (h *hubSettings) objects() ([]*unstructured.Unstructured, error) {
 		}
 		if err := unstructured.SetNestedField(claim.Object, h.storageSize, "spec", "resources", "requests", "storage"); err != nil {
 			return nil, err
+		}
+		if h.storageClass != "" {
+			if err := unstructured.SetNestedField(claim.Object, h.storageClass, "spec", "storageClassName"); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return objects, manifests.ChangeContainer(objects, manifests.ServerName, func(container map[string]any) {

@@ -280,7 +280,7 @@ func (j *joining) sameCluster() error {
 func (j *joining) await(ctx context.Context, hub versioned.Interface) error {
 	if j.keepSecret {
 		j.Say("waiting for the agent")
-		return cli.WaitForDeployment(ctx, j.Kube, j.settings.namespace, manifests.AgentName)
+		return j.WaitForDeployment(ctx, j.Kube, j.settings.namespace, manifests.AgentName)
 	}
 	j.Say("waiting for the agent to register with the hub")
 	if j.agent == program.Deploy {
