@@ -49,7 +49,7 @@ func NewRegistrationOptions() *RegistrationOptions {
 // AddFlags adds the flags that set the options.
 func (o *RegistrationOptions) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.BootstrapKubeconfig, "bootstrap-kubeconfig", o.BootstrapKubeconfig, "File with the address of the hub and an identity with permission to register clusters. With it, the agent registers the cluster and obtains its own credentials. Mutually exclusive with --hub-kubeconfig.")
-	fs.StringVar(&o.BootstrapSecret, "bootstrap-kubeconfig-secret", o.BootstrapSecret, "Secret in the namespace of --registration-namespace that is mounted at --bootstrap-kubeconfig. The agent deletes it when the cluster has its own identity. If it is empty, the agent deletes nothing.")
+	fs.StringVar(&o.BootstrapSecret, "bootstrap-kubeconfig-secret", o.BootstrapSecret, "Secret in the namespace of --registration-namespace that is mounted at --bootstrap-kubeconfig. The agent reads it instead of the file, which the kubelet updates later, and deletes it when the cluster has its own identity. If it is empty, the agent deletes nothing.")
 	fs.StringVar((*string)(&o.Driver), "registration-auth", string(o.Driver), "How the cluster authenticates to the hub: csr (a client certificate that the hub signs) or aws-irsa (an AWS IAM role).")
 	fs.StringVar(&o.HubClusterARN, "hub-cluster-arn", o.HubClusterARN, "ARN of the EKS cluster of the hub. Required for aws-irsa.")
 	fs.StringVar(&o.HubClusterARN, "eks-hub-cluster-arn", o.HubClusterARN, "Alias of --hub-cluster-arn.")

@@ -2,6 +2,7 @@ package clusteradm_test
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,6 +26,8 @@ func TestCleanRemovesAHub(t *testing.T) {
 	hub := clusters.clusterWith(t, "cleaned", localhub.ClusterOptions{Controllers: []string{"persistentvolumeclaim-protection-controller"}})
 	kube := kubeOf(t, hub)
 	run(t, hub, "init", "--image=registry.example.com/hub:v1", "--storage-size=2Gi").done(t)
+	run(t, hub, joinArgs("https://127.0.0.1:1", "token", base64.StdEncoding.EncodeToString(hub.AdminConfig().CAData), "local-cluster", "--dry-run")...).done(t).
+		shows(t, "Warning: this cluster is a hub", "--works=false")
 	if err := hub.Apply(t.Context(), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "of-others", "namespace": hubNamespace},
 	}}); err != nil {

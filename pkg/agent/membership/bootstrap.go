@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -35,6 +35,8 @@ const (
 	// also the interval of trials between two attempts. A hub that does not respond fails an attempt earlier, by
 	// requestTimeout.
 	formerPeriod = time.Minute
+	// bootstrapPeriod is the interval at which an agent that registers reads the bootstrap kubeconfig.
+	bootstrapPeriod = 2 * time.Second
 )
 
 // missingError is the error of a cluster that had joined and no longer exists on the hub.
@@ -90,10 +92,63 @@ func awaitFormer(ctx context.Context, delay time.Duration, try func(context.Cont
 	return nil, nil
 }
 
-// register obtains credentials with the bootstrap identity, without a time limit. If the hub has
-// rejected the previous credentials, register tries them between its attempts, because the rejection
-// may have been a temporary failure. why completes the message that the cluster is not registered.
+// register obtains credentials with the bootstrap identity, without a time limit. A new bootstrap
+// kubeconfig takes effect at once. If the hub has rejected the previous credentials, register tries
+// them between its attempts, because the rejection may have been a temporary failure. why completes
+// the message that the cluster is not registered.
 func (r *Registrar) register(ctx context.Context, again bool, why string) (*identity, error) {
+	var missing bool
+	for {
+		current, cancel := r.whileCurrent(ctx)
+		known, err := r.registerWith(current, again, why, &missing)
+		replaced := current.Err() != nil && ctx.Err() == nil
+		cancel()
+		if known != nil || !replaced {
+			return known, err
+		}
+	}
+}
+
+// whileCurrent returns a context that ends when the bootstrap kubeconfig changes.
+func (r *Registrar) whileCurrent(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	read := func() []byte {
+		_, _ = r.readBootstrap(ctx) // content is then the previous one, or that of the file
+		content, _ := r.bootstrap.content()
+		return content
+	}
+	before := read()
+	go func() {
+		defer cancel()
+		for reconcile.Pause(ctx, bootstrapPeriod, nil) && bytes.Equal(before, read()) {
+			continue
+		}
+	}()
+	return ctx, cancel
+}
+
+// readBootstrap reads the Secret of the bootstrap kubeconfig. It returns nil if there is none.
+func (r *Registrar) readBootstrap(ctx context.Context) (*corev1.Secret, error) {
+	if r.config.BootstrapSecret == "" {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	secret, err := r.store.secrets.Get(ctx, r.config.BootstrapSecret, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		r.bootstrap.secret.Store(nil)
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	content := secret.Data[filepath.Base(r.config.BootstrapKubeconfig)]
+	r.bootstrap.secret.Store(&content)
+	return secret, nil
+}
+
+// registerWith registers with one bootstrap kubeconfig. It sets missing if the cluster no longer exists on the hub.
+func (r *Registrar) registerWith(ctx context.Context, again bool, why string, missing *bool) (*identity, error) {
 	limit, most, try := bootstrapTimeout, mostPause, func(context.Context) *identity { return nil }
 	if again {
 		limit, most, try = formerPeriod, formerPeriod, r.former
@@ -101,10 +156,9 @@ func (r *Registrar) register(ctx context.Context, again bool, why string) (*iden
 	logger := klog.FromContext(ctx)
 	waits, denied := backoff(firstPause, most), backoff(deniedPause, maxDeniedPause)
 	var logged reconcile.Complaint
-	var missing bool
 	for {
 		began := time.Now()
-		known, err := r.bootstrapOnce(ctx, limit, missing)
+		known, err := r.bootstrapOnce(ctx, limit, *missing)
 		undecided := err != nil && time.Since(began) >= limit // the hub responds, but has not decided yet
 		if ctx.Err() == nil && !undecided {
 			r.responded(err)
@@ -119,7 +173,7 @@ func (r *Registrar) register(ctx context.Context, again bool, why string) (*iden
 			return nil, err
 		}
 		// The message that asks the user to delete the Secret remains valid after other errors.
-		missing = missing || errors.As(err, new(*missingError))
+		*missing = *missing || errors.As(err, new(*missingError))
 		delay := waits.Step()
 		if undecided {
 			waits = backoff(firstPause, most)
@@ -268,30 +322,25 @@ func (m *membership) dropBootstrap(ctx context.Context) {
 	repeat(ctx, "Failed to delete the Secret with the bootstrap kubeconfig", period, mostPause, nil, m.deleteBootstrap)
 }
 
-// deleteBootstrap deletes the Secret of the bootstrap kubeconfig. It keeps a Secret that is not the one in the file, and one
-// with another address of the hub, to which the agent has yet to move.
+// deleteBootstrap deletes the Secret of the bootstrap kubeconfig. It keeps a Secret that the agent does not use, and one with
+// another address of the hub, to which the agent has yet to move.
 func (r *Registrar) deleteBootstrap(ctx context.Context) error {
 	if r.config.BootstrapSecret == "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	mounted, err := os.ReadFile(r.config.BootstrapKubeconfig)
+	used, err := r.bootstrap.content()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("--bootstrap-kubeconfig: %w", err)
 	}
-	secret, err := r.store.secrets.Get(ctx, r.config.BootstrapSecret, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
+	secret, err := r.readBootstrap(ctx)
+	if secret == nil || err != nil {
 		return err
 	}
 	known := r.store.last()
-	if known == nil || !bytes.Equal(mounted, secret.Data[filepath.Base(r.config.BootstrapKubeconfig)]) {
+	if known == nil || !bytes.Equal(used, secret.Data[filepath.Base(r.config.BootstrapKubeconfig)]) {
 		return nil
 	}
 	config, err := r.bootstrap.loadFile()
@@ -305,10 +354,13 @@ func (r *Registrar) deleteBootstrap(ctx context.Context) error {
 	if current, err := knownEndpoint(known); err != nil || *offered != *current {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	err = r.store.secrets.Delete(ctx, secret.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion},
 	})
 	if err == nil {
+		r.bootstrap.secret.Store(nil)
 		klog.FromContext(ctx).Info("Deleted the Secret with the bootstrap kubeconfig: the cluster has its own identity", "secret", secret.Name)
 	}
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {

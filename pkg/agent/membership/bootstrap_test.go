@@ -10,19 +10,24 @@ import (
 	"encoding/pem"
 	"errors"
 	"math/big"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -342,4 +347,52 @@ func TestFilesMirrorTheSecret(t *testing.T) {
 			t.Errorf("mode of %s = %v, %v, want %v", path, info.Mode().Perm(), err, want)
 		}
 	}
+}
+
+// TestNewBootstrapTokenActsAtOnce checks that an agent whose token the hub rejects sends a new one within seconds, although its
+// delays have grown. The kubelet has not updated the file of a Secret by then. The test uses the clock of synctest.
+func TestNewBootstrapTokenActsAtOnce(t *testing.T) {
+	for name, secret := range map[string]string{"Secret": "boot", "file": ""} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "kubeconfig")
+			synctest.Test(t, func(t *testing.T) {
+				var sent atomic.Pointer[string]
+				r := newRegistrar(t, Config{BootstrapKubeconfig: file, BootstrapSecret: secret, Tune: func(config *rest.Config) {
+					config.WrapTransport = func(http.RoundTripper) http.RoundTripper {
+						return roundTripper(func(request *http.Request) *http.Response {
+							sent.Store(new(request.Header.Get("Authorization")))
+							return &http.Response{StatusCode: http.StatusUnauthorized, Body: http.NoBody, Request: request}
+						})
+					}
+				}})
+				old, replaced := kubeconfigOf(t, "https://hub", "old"), kubeconfigOf(t, "https://hub", "new")
+				err := os.WriteFile(file, old, 0o600)
+				ctx, cancel := context.WithCancel(t.Context())
+				var running sync.WaitGroup
+				running.Go(func() { _, _ = r.register(ctx, false, "") })
+				time.Sleep(10 * time.Minute)
+				if secret == "" {
+					err = errors.Join(err, os.WriteFile(file, replaced, 0o600))
+				} else {
+					_, failed := r.store.secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: secret}, Data: map[string][]byte{"kubeconfig": replaced}}, metav1.CreateOptions{})
+					err = errors.Join(err, failed)
+				}
+				if before := *sent.Load(); err != nil || before != "Bearer old" {
+					t.Errorf("the agent sent %q, want the old token; %v", before, err)
+				}
+				time.Sleep(3 * time.Second)
+				if after := *sent.Load(); after != "Bearer new" {
+					t.Errorf("the agent sent %q 3 seconds after the change of the bootstrap kubeconfig, want the new token", after)
+				}
+				cancel()
+				running.Wait()
+			})
+		})
+	}
+}
+
+type roundTripper func(*http.Request) *http.Response
+
+func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
+	return r(request), nil
 }

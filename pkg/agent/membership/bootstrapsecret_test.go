@@ -100,7 +100,7 @@ func TestStandbyOutlivesTheBootstrapSecret(t *testing.T) {
 			}
 			known := &identity{data: map[string][]byte{keyStandbyKubeconfig: []byte(standbyKubeconfig)}}
 			known.set(keyStandbyFor, test.recorded)
-			got, err := bootstrap{file: file, known: func() *identity { return known }}.endpoint()
+			got, err := (&bootstrap{file: file, known: func() *identity { return known }}).endpoint()
 			if err != nil || got.server != test.want {
 				t.Errorf("endpoint() = %+v, %v, want %s", got, err, test.want)
 			}

@@ -23,8 +23,8 @@ type Config struct {
 	// BootstrapKubeconfig is the file with the identity that registers the cluster. Each attempt
 	// reads it again.
 	BootstrapKubeconfig string
-	// BootstrapSecret is the Secret in Namespace that is mounted at BootstrapKubeconfig. It is deleted
-	// while the hub accepts the cluster.
+	// BootstrapSecret is the Secret in Namespace that is mounted at BootstrapKubeconfig. It is read instead
+	// of the file, and deleted while the hub accepts the cluster.
 	BootstrapSecret string
 	// Namespace and SecretName name the Secret with the identity of the cluster.
 	Namespace, SecretName string

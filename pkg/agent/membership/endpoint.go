@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"sync/atomic"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -70,6 +71,9 @@ func endpointOf(config *clientcmdapi.Config) (*endpoint, error) {
 type bootstrap struct {
 	// file is the path of --bootstrap-kubeconfig, or empty.
 	file string
+	// secret is the content of the Secret that is mounted as the file, or nil. It replaces the file, which the kubelet updates
+	// only after a minute or two.
+	secret atomic.Pointer[[]byte]
 	// known returns the identity, or nil. It contains the kubeconfig of a standby hub to which the cluster has moved.
 	known func() *identity
 }
@@ -80,7 +84,7 @@ var errNoBootstrap = errors.New("--bootstrap-kubeconfig is required to register"
 const joinAgain = "run clusteradm join again with a new token of the hub"
 
 // fileServer returns the address of the hub in the file, or an empty string.
-func (b bootstrap) fileServer() string {
+func (b *bootstrap) fileServer() string {
 	config, err := b.loadFile()
 	if err != nil {
 		return ""
@@ -92,7 +96,7 @@ func (b bootstrap) fileServer() string {
 	return e.server
 }
 
-func (b bootstrap) load() (*clientcmdapi.Config, error) {
+func (b *bootstrap) load() (*clientcmdapi.Config, error) {
 	if known := b.known(); known != nil && len(known.data[keyStandbyKubeconfig]) > 0 {
 		// An administrator who joins the cluster to yet another hub replaces the file.
 		if server := b.fileServer(); server == "" || server == known.get(keyStandbyFor) {
@@ -102,16 +106,26 @@ func (b bootstrap) load() (*clientcmdapi.Config, error) {
 	return b.loadFile()
 }
 
-func (b bootstrap) loadFile() (*clientcmdapi.Config, error) {
+func (b *bootstrap) loadFile() (*clientcmdapi.Config, error) {
 	if b.file == "" {
 		return nil, errNoBootstrap
 	}
-	config, err := clientcmd.LoadFromFile(b.file)
+	content, err := b.content()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("--bootstrap-kubeconfig: %w; %s", err, joinAgain)
 	}
+	var config *clientcmdapi.Config
+	if err == nil {
+		config, err = clientcmd.Load(content)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("--bootstrap-kubeconfig: %w", err)
+	}
+	for _, cluster := range config.Clusters {
+		cluster.LocationOfOrigin = b.file
+	}
+	for _, user := range config.AuthInfos {
+		user.LocationOfOrigin = b.file
 	}
 	if err := clientcmd.ResolveLocalPaths(config); err != nil {
 		return nil, fmt.Errorf("--bootstrap-kubeconfig: %w", err)
@@ -119,7 +133,14 @@ func (b bootstrap) loadFile() (*clientcmdapi.Config, error) {
 	return config, nil
 }
 
-func (b bootstrap) endpoint() (*endpoint, error) {
+func (b *bootstrap) content() ([]byte, error) {
+	if content := b.secret.Load(); content != nil && len(*content) > 0 {
+		return *content, nil
+	}
+	return os.ReadFile(b.file)
+}
+
+func (b *bootstrap) endpoint() (*endpoint, error) {
 	config, err := b.load()
 	if err != nil {
 		return nil, err
@@ -131,7 +152,7 @@ func (b bootstrap) endpoint() (*endpoint, error) {
 	return e, nil
 }
 
-func (b bootstrap) config() (*rest.Config, error) {
+func (b *bootstrap) config() (*rest.Config, error) {
 	config, err := b.load()
 	if err != nil {
 		return nil, err

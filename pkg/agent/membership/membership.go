@@ -204,6 +204,7 @@ func (m *membership) hasMoved(ctx context.Context) bool {
 		return false
 	}
 	for reconcile.Pause(ctx, wait.Jitter(movePeriod, 0.5), nil) {
+		_, _ = m.readBootstrap(ctx) // endpoint is then the previous one, or that of the file
 		if now, err := m.bootstrap.endpoint(); err == nil && *now != *before {
 			return true
 		}

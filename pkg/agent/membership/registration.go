@@ -63,7 +63,7 @@ func New(config Config) (*Registrar, error) {
 		config: config, lostNow: make(chan struct{}, 1),
 		store: &store{secrets: config.Identity.CoreV1().Secrets(config.Namespace), name: config.SecretName, clusterName: config.ClusterName},
 	}
-	r.bootstrap = bootstrap{file: config.BootstrapKubeconfig, known: r.store.last}
+	r.bootstrap.file, r.bootstrap.known = config.BootstrapKubeconfig, r.store.last
 	if r.driver, err = newDriver(&r.config, r.store); err != nil {
 		return nil, fmt.Errorf("registration: %w", err)
 	}

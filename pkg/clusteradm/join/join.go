@@ -187,6 +187,9 @@ func (j *joining) run(ctx context.Context, _ []string) error {
 	if j.settings.noWorks, err = j.Forwards(ctx, workv1.SchemeGroupVersion); err != nil {
 		return err
 	}
+	if j.settings.noWorks && (j.installed == nil || !j.installed.settings.noWorks) {
+		j.Warn("this cluster is a hub, which serves the API group of AppliedManifestWorks itself. The agent has no place for its records: it gets --works=false, and applies no ManifestWorks of %s.", j.settings.cluster)
+	}
 	var hub versioned.Interface
 	if !j.keepSecret {
 		if hub, err = j.checkHub(ctx); err != nil {
