@@ -58,7 +58,7 @@ type assembly struct {
 // New builds the server of the data of AwaitData. Nothing runs before Server.Run.
 func (c CompletedConfig) New(data *Data) (*Server, error) {
 	a := &assembly{CompletedConfig: c, reviews: callers.NewReviews(), server: &Server{
-		Data: data, watches: &definition.Watches{}, hooks: map[string]func(context.Context){}, checks: map[string]func(*http.Request) error{},
+		Data: data, drained: make(chan struct{}), watches: &definition.Watches{}, hooks: map[string]func(context.Context){}, checks: map[string]func(*http.Request) error{},
 	}}
 	for _, step := range []func() error{
 		a.connect, a.deliver, a.assign, a.register, a.store, a.search, a.install, a.control, a.server.addHooks,

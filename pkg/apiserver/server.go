@@ -56,6 +56,8 @@ type Server struct {
 	// controllers run on the leader, each until its context ends.
 	controllers []func(context.Context)
 
+	// drained is closed when a server with an embedded etcd has answered its last request.
+	drained chan struct{}
 	// running counts the goroutines for which Run waits.
 	running sync.WaitGroup
 	// term is held while the controllers run.
@@ -90,7 +92,10 @@ func (s *Server) addHooks() error {
 		s.search.addHooks(s, access)
 	}
 	if s.extra.Embedded != nil {
-		s.hooks["embedded-etcd-maintenance"] = s.extra.Embedded.Maintain
+		s.hooks["embedded-etcd-maintenance"] = func(ctx context.Context) {
+			s.extra.Embedded.Maintain(ctx)
+			close(s.drained)
+		}
 		s.hooks["embedded-etcd-snapshots"] = s.extra.Embedded.SaveSnapshots
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.checks)) {
@@ -111,7 +116,8 @@ func (s *Server) addHooks() error {
 }
 
 // Run serves until ctx ends, then waits for running requests. It returns after all goroutines that it
-// started have stopped.
+// started have stopped. With an embedded etcd, it does not wait until clients close their connections, which takes one to two
+// seconds: no other server serves meanwhile, and its replacement waits for the data.
 func (s *Server) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer s.close()
@@ -142,8 +148,19 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.search != nil {
 		needed(failure("search engine", s.search.engine.Failed()))
 	}
-	if err := s.generic.PrepareRun().RunWithContext(ctx); err != nil {
-		return err
+	served := make(chan error, 1)
+	go func() { served <- s.generic.PrepareRun().RunWithContext(ctx) }()
+	drained := s.drained
+	if s.generic.AuditBackend != nil {
+		drained = nil // the library writes the last audit events afterwards
+	}
+	select {
+	case err := <-served:
+		if err != nil {
+			return err
+		}
+	case <-drained:
+		s.generic.Destroy()
 	}
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		return cause
@@ -164,8 +181,11 @@ func failure(part string, failed <-chan error) func(context.Context) error {
 }
 
 // close closes the connections to etcd and the search engine after their users have stopped, so that the data of search are
-// durable.
+// durable. It releases the claim.
 func (s *Server) close() {
+	if err := s.claim.release(context.Background()); err != nil {
+		klog.Background().Error(err, "Failed to release the Lease of this server on the hub")
+	}
 	if err := closeEtcd(s.etcd); err != nil && !errors.Is(err, context.Canceled) {
 		klog.Background().Error(err, "Failed to close the connections to etcd")
 	}

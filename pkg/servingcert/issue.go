@@ -62,6 +62,17 @@ func (a *authority) issueServing(names []string, now time.Time, validity time.Du
 	return pair(leaf, key, nil)
 }
 
+// SelfSigned returns a certificate for a name, and its key. Clients that trust the certificate need no authority.
+func SelfSigned(name string) (cert, key []byte, err error) {
+	const validity = 10 * 365 * 24 * time.Hour
+	authority, err := issueAuthority(name, time.Now(), validity)
+	if err != nil {
+		return nil, nil, err
+	}
+	content, err := authority.issueServing([]string{name}, time.Now(), validity)
+	return content[corev1.TLSCertKey], content[corev1.TLSPrivateKeyKey], err
+}
+
 func sign(template, parent *x509.Certificate, public crypto.PublicKey, key crypto.Signer) (*x509.Certificate, error) {
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, key)
 	if err != nil {

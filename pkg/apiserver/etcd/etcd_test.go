@@ -75,7 +75,7 @@ func TestListensOnItsOwnSocketOnly(t *testing.T) {
 }
 
 // TestLogsNoErrors checks that a healthy etcd logs no errors from its first start to its stop, and that the log is enabled
-// in between.
+// in between; and that saving and restoring a snapshot logs none.
 func TestLogsNoErrors(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
@@ -84,7 +84,8 @@ func TestLogsNoErrors(t *testing.T) {
 	stderr := os.Stderr
 	os.Stderr = file
 	t.Cleanup(func() { os.Stderr = stderr })
-	server := start(t, filepath.Join(t.TempDir(), "data"))
+	data, snapshot := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "snapshot")
+	server := start(t, data)
 	await.True(t, "the log is enabled", func() bool {
 		if _, err := server.observe(t.Context()); err != nil {
 			t.Error(err)
@@ -92,6 +93,10 @@ func TestLogsNoErrors(t *testing.T) {
 		return server.logLevel.Enabled(zap.WarnLevel)
 	})
 	server.Stop()
+	if _, err := SaveSnapshot(t.Context(), data, snapshot, false); err != nil {
+		t.Fatal(err)
+	}
+	restore(t, snapshot, filepath.Join(t.TempDir(), "restored"))
 	logged, err := os.ReadFile(file.Name())
 	if err != nil || strings.Contains(string(logged), `"level":"error"`) {
 		t.Errorf("log = %s, %v, want no errors", logged, err)

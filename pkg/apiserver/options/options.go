@@ -319,17 +319,12 @@ func (c Completed) Config(embedded *etcd.Server) (*apiserver.Config, error) {
 	if embedded != nil {
 		c.Recommended.Etcd.StorageConfig.Transport.ServerList = []string{embedded.Endpoint()}
 	}
-	// The server creates a self-signed certificate if it has none. It keeps it in memory if it serves it
-	// only until it has read --serving-certificate-secret.
-	if c.ServingCertificate.Secret != "" {
-		c.Recommended.SecureServing.ServerCert.CertDirectory = ""
-	}
-	if err := c.Recommended.SecureServing.MaybeDefaultWithSelfSignedCerts("localhost", nil, nil); err != nil {
-		return nil, fmt.Errorf("creating a serving certificate: %w", err)
-	}
 
 	generic := genericapiserver.NewRecommendedConfig(scheme.Codecs)
 	apiserver.DescribeAPI(generic)
+	if err := c.applyServing(generic); err != nil {
+		return nil, fmt.Errorf("creating a serving certificate: %w", err)
+	}
 	if err := c.ServerRun.ApplyTo(&generic.Config); err != nil {
 		return nil, err
 	}
