@@ -58,6 +58,11 @@ build: ## Build bin/apiserver, bin/agent and bin/clusteradm, and the program of 
 devhub: ## Build bin/devhub: etcd, kube-apiserver, kube-controller-manager and kubectl in one binary
 	@hack/build-devhub.sh
 
+.PHONY: node
+node: ## Install containerd, runc and what else real nodes need, and build bin/devnode: kubelet, kube-proxy and kube-scheduler
+	@hack/install-node.sh
+	@PROGRAMS=node hack/build-devhub.sh
+
 .PHONY: programs
 programs: ## Build bin/devhub and the programs of build at once, in less time
 	@hack/build-devhub.sh $(MAKE) --no-print-directory build
@@ -71,8 +76,8 @@ chromium: ## Install Chromium for the tests of the console, if it is missing
 	@hack/install-chromium.sh
 
 .PHONY: run
-run: programs ## Start a hub with CLUSTERS=2 managed clusters and show a session; ONCE=1 stops afterwards; AWS=fake registers the last cluster with an IAM role; DEMO=1 adds 40 simulated clusters
-	@CLUSTERS=$(CLUSTERS) ONCE=$(ONCE) AWS=$(AWS) DEMO=$(DEMO) GOGC=400 exec bin/run # most of the programs have just started
+run: programs $(if $(NODES),node) ## Start a hub with CLUSTERS=2 managed clusters and show a session; ONCE=1 stops afterwards; AWS=fake registers the last cluster with an IAM role; DEMO=1 adds 40 simulated clusters; NODES=real starts clusters with real nodes
+	@CLUSTERS=$(CLUSTERS) ONCE=$(ONCE) AWS=$(AWS) DEMO=$(DEMO) NODES=$(NODES) GOGC=400 exec bin/run # most of the programs have just started
 
 .PHONY: image
 image: ## Build OCI images of the server and the agent into dist/; PUSH=registry.example.com/project pushes them
@@ -103,7 +108,7 @@ test: test-programs ## Run the tests that a change needs: all except those of te
 
 .PHONY: test-long
 test-long: test-programs ## Run the long tests of test/tiers/long: installations, outages, alerts and others; LONG='test/backup hack/monitoring' selects packages
-	@echo "== testing"; $(without_chromium); $(MAKE) --no-print-directory --jobs=2 --keep-going test-long-main $(if $(filter hack/monitoring,$(or $(LONG),hack/monitoring)),test-monitoring); $(report_untested)
+	@echo "== testing"; $(without_chromium); $(MAKE) --no-print-directory --jobs=2 --keep-going test-long-main $(if $(filter hack/monitoring,$(or $(LONG),hack/monitoring)),test-monitoring) $(if $(filter test/node,$(or $(LONG),test/node)),test-node); $(report_untested)$(if $(filter test/node,$(or $(LONG),test/node)),; $(untested_nodes))
 	$(without_root)
 
 .PHONY: test-programs
@@ -127,6 +132,16 @@ test-long-main:
 	packages=$$(hack/tests.sh packages); [[ -z $$packages ]] || $(GOTEST) -p 3 -parallel 4 -timeout 60m $$packages || failed=1; \
 	some=$$(hack/tests.sh some); [[ -z $$some ]] || $(GOTEST) -p 3 -parallel 4 -timeout 60m $$some || failed=1; \
 	[[ -z $${failed:-} ]]
+
+.PHONY: test-node
+test-node: programs ## Run the long tests on clusters with real nodes (root)
+	@if ! hack/install-node.sh; then \
+		echo "NOT TESTED: real nodes (test/node), because their programs are missing" >bin/test-node.log; \
+	else \
+		PROGRAMS=node hack/build-devhub.sh; \
+		$(GOTEST) -count=1 -timeout 30m -v ./test/node/... | tee bin/test-node.log || failed=1; \
+	fi; $(untested_nodes); [[ -z $${failed:-} ]]
+untested_nodes = { grep -ho 'NOT TESTED: .*' bin/test-node.log || true; } | sort -u | sed 's/^/== /' >&2
 
 .PHONY: test-monitoring
 test-monitoring:

@@ -7,8 +7,10 @@
 #   KUBE_VERSION=1.35.4 hack/build-devhub.sh   the older hub of kube-1.35.mod, into bin/kube-1.35.4/
 #   hack/build-devhub.sh COMMAND...            also runs a command that builds the other programs. It starts
 #                                              when the hub is compiled, because the linker uses one core
+#   PROGRAMS=node hack/build-devhub.sh         bin/devnode instead: kubelet, kube-proxy and kube-scheduler, and
+#                                              bin/pause, the program of the sandbox containers
 #
-# If KUBEBUILDER_ASSETS or the PATH has all four programs in exactly these versions, or they can be downloaded with
+# If KUBEBUILDER_ASSETS or the PATH has all programs in exactly these versions, or they can be downloaded with
 # their checksums, it links or stores them in bin/ instead. HUB_PROGRAMS=build always builds.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -35,14 +37,18 @@ if [[ $wanted != "$version" ]]; then
   out=bin/kube-$version
 fi
 
+name=devhub package=. programs=(etcd kube-apiserver kube-controller-manager kubectl)
+if [[ ${PROGRAMS:-} == node ]]; then
+  name=devnode package=./node programs=(kubelet kube-proxy kube-scheduler)
+fi
+
 # The stamp identifies all inputs of the build.
-stamp=$(cat "$src"/*.go "$src/$modfile" "$src/${modfile%.mod}.sum" hack/build-devhub.sh | sha256sum | cut -d' ' -f1)
+stamp=$(cat "$src/$package"/*.go "$src/$modfile" "$src/${modfile%.mod}.sum" hack/build-devhub.sh | sha256sum | cut -d' ' -f1)
 stamp+=" $(go env GOVERSION GOOS GOARCH | tr '\n' ' ')"
 current() { # reports whether the programs are up to date
-  [[ -x $out/etcd && -x $out/kubectl && -f $out/devhub.stamp ]] && [[ $(<"$out/devhub.stamp") == "$stamp" ]]
+  [[ -x $out/${programs[0]} && -x $out/${programs[-1]} && -f $out/$name.stamp ]] && [[ $(<"$out/$name.stamp") == "$stamp" ]]
 }
 etcd=$(sed -nE 's/^\tgo\.etcd\.io\/etcd\/server\/v3 v([0-9][^ ]*).*/\1/p' "$src/$modfile")
-programs=(etcd kube-apiserver kube-controller-manager kubectl)
 installed() { # PROGRAM: its path on this machine, if it has exactly the version that is needed
   local path
   path=$(PATH="${KUBEBUILDER_ASSETS:-}:$PATH" type -P "$1") || return 1
@@ -54,36 +60,40 @@ installed() { # PROGRAM: its path on this machine, if it has exactly the version
   esac && realpath "$path"
 }
 use_installed() { # links the programs of this machine into $out, or fails
-  local name path found=()
-  for name in "${programs[@]}"; do
-    path=$(installed "$name") || return 1
+  local i path found=()
+  for i in "${programs[@]}"; do
+    path=$(installed "$i") || return 1
     found+=("$path")
   done
   echo "==> using the programs of Kubernetes $version of this machine: ${found[*]}"
-  for name in "${!programs[@]}"; do
-    ln -sfn "${found[$name]}" "$out/${programs[$name]}"
+  for i in "${!programs[@]}"; do
+    ln -sfn "${found[$i]}" "$out/${programs[$i]}"
   done
 }
 download() { # downloads the programs into $out and checks their checksums, or fails without output
   command -v curl >/dev/null && command -v sha256sum >/dev/null || return 1
-  local name platform kube=${KUBE_DOWNLOAD_URL:-https://dl.k8s.io} github=${ETCD_DOWNLOAD_URL:-https://github.com/etcd-io/etcd/releases/download}
+  local i platform kube=${KUBE_DOWNLOAD_URL:-https://dl.k8s.io} github=${ETCD_DOWNLOAD_URL:-https://github.com/etcd-io/etcd/releases/download}
   platform=$(go env GOOS)/$(go env GOARCH)
   [[ $platform == linux/* ]] || return 1 # there is no kube-apiserver for other systems
   rm -rf "$out/download" && mkdir "$out/download"
   get() { curl --fail --silent --location --connect-timeout 5 --max-time 300 --output "$out/download/$1" "$2"; }
-  for name in "${programs[@]:1}"; do
-    get "$name.sha256" "$kube/v$version/bin/$platform/$name.sha256" || return 1
+  local kubernetes=("${programs[@]}")
+  [[ ${programs[0]} != etcd ]] || kubernetes=("${programs[@]:1}")
+  for i in "${kubernetes[@]}"; do
+    get "$i.sha256" "$kube/v$version/bin/$platform/$i.sha256" || return 1
   done
-  echo "==> downloading etcd $etcd and the programs of Kubernetes $version"
-  for name in "${programs[@]:1}"; do
-    get "$name" "$kube/v$version/bin/$platform/$name" || return 1
-    (cd "$out/download" && echo "$(<"$name.sha256")  $name" | sha256sum --check --quiet) || return 1
+  echo "==> downloading ${programs[*]} of Kubernetes $version"
+  for i in "${kubernetes[@]}"; do
+    get "$i" "$kube/v$version/bin/$platform/$i" || return 1
+    (cd "$out/download" && echo "$(<"$i.sha256")  $i" | sha256sum --check --quiet) || return 1
   done
-  name=etcd-v$etcd-${platform/\//-}
-  get SHA256SUMS "$github/v$etcd/SHA256SUMS" && get "$name.tar.gz" "$github/v$etcd/$name.tar.gz" || return 1
-  (cd "$out/download" && grep -F " $name.tar.gz" SHA256SUMS | sha256sum --check --quiet && tar -xzf "$name.tar.gz" --strip-components=1 "$name/etcd") || return 1
-  for name in "${programs[@]}"; do
-    chmod +x "$out/download/$name" && mv -f "$out/download/$name" "$out/$name"
+  if [[ ${programs[0]} == etcd ]]; then
+    i=etcd-v$etcd-${platform/\//-}
+    get SHA256SUMS "$github/v$etcd/SHA256SUMS" && get "$i.tar.gz" "$github/v$etcd/$i.tar.gz" || return 1
+    (cd "$out/download" && grep -F " $i.tar.gz" SHA256SUMS | sha256sum --check --quiet && tar -xzf "$i.tar.gz" --strip-components=1 "$i/etcd") || return 1
+  fi
+  for i in "${programs[@]}"; do
+    chmod +x "$out/download/$i" && mv -f "$out/download/$i" "$out/$i"
   done
   rm -rf "$out/download"
 }
@@ -92,27 +102,30 @@ current && exec "${@:-true}"
 mkdir -p "$out"
 exec 9>"$out/.devhub.lock"
 if command -v flock >/dev/null && ! flock -n 9; then
-  echo "==> waiting for another build of $out/devhub"
+  echo "==> waiting for another build of $out/$name"
   flock 9
 fi
 current && exec "${@:-true}" 9>&-
 
+if [[ $name == devnode ]]; then
+  (cd "$src" && go build -ldflags "-s -w" -o "../../$out/pause" ./node/pause)
+fi
 if [[ ${HUB_PROGRAMS:-} != build ]] && { use_installed || download; }; then
-  echo "$stamp" >"$out/devhub.stamp"
+  echo "$stamp" >"$out/$name.stamp"
   exec "${@:-true}" 9>&-
 fi
 rm -rf "$out/download"
 
 # Compilers and linkers are short processes: collect garbage less often.
 export GOGC=${GOGC:-400}
-trap 'kill $(jobs -pr) 2>/dev/null || true; rm -f "$out/devhub.new"' EXIT
-echo "==> building $out/devhub: etcd, kube-apiserver, kube-controller-manager and kubectl $version"
+trap 'kill $(jobs -pr) 2>/dev/null || true; rm -f "$out/$name.new"' EXIT
+echo "==> building $out/$name: ${programs[*]} $version"
 echo "    this machine does not have them, and they cannot be downloaded. The first build takes 5 to 17 minutes on two cores"
 begin=$SECONDS
 # The standard library needs no download, so it compiles meanwhile.
 go build net/http/pprof html/template 9>&- &
 standard=$!
-total=$(cd "$src" && go list -modfile="$modfile" -deps . 2>/dev/null | wc -l) || true # go build reports the error
+total=$(cd "$src" && go list -modfile="$modfile" -deps "$package" 2>/dev/null | wc -l) || true # go build reports the error
 minor=${version#*.}
 minor=${minor%%.*}
 # The date of the release, not of this build, so that builds are reproducible.
@@ -126,8 +139,8 @@ done
 # Two builds at the same time would compile the same packages.
 wait "$standard"
 
-log=$out/devhub.build.log
-(cd "$src" && exec go build -v -tags=grpcnotrace -modfile="$modfile" -ldflags "$ldflags" -o "../../$out/devhub.new" .) >"$log" 2>&1 9>&- &
+log=$out/$name.build.log
+(cd "$src" && exec go build -v -tags=grpcnotrace -modfile="$modfile" -ldflags "$ldflags" -o "../../$out/$name.new" "$package") >"$log" 2>&1 9>&- &
 build=$!
 if (($# > 0)); then
   # Downloads the modules of the command while the hub compiles. The command reports errors.
@@ -138,8 +151,8 @@ command=
 while kill -0 "$build" 2>/dev/null; do
   sleep 0.2
   # The main package is the last one before the linker.
-  if [[ -z $command ]] && (($# > 0)) && grep -qx 'open-cluster-management.io/hub-apiserver/hack/devhub' "$log"; then
-    echo "    $((SECONDS - begin)) s: linking $out/devhub"
+  if [[ -z $command ]] && (($# > 0)) && grep -qx "open-cluster-management.io/hub-apiserver/hack/devhub${package#.}" "$log"; then
+    echo "    $((SECONDS - begin)) s: linking $out/$name"
     "$@" 9>&- &
     command=$!
   fi
@@ -158,12 +171,12 @@ if ! wait "$build"; then
   tail -n 20 "$log" >&2
   exit 1
 fi
-mv "$out/devhub.new" "$out/devhub"
-for name in "${programs[@]}"; do
-  ln -sfn devhub "$out/$name"
+mv "$out/$name.new" "$out/$name"
+for i in "${programs[@]}"; do
+  ln -sfn "$name" "$out/$i"
 done
-echo "$stamp" >"$out/devhub.stamp"
-echo "    done in $((SECONDS - begin)) s: $out/devhub, $(($(wc -c <"$out/devhub") / 1000000)) MB, Kubernetes $version"
+echo "$stamp" >"$out/$name.stamp"
+echo "    done in $((SECONDS - begin)) s: $out/$name, $(($(wc -c <"$out/$name") / 1000000)) MB, Kubernetes $version"
 if [[ -n $command ]]; then
   wait "$command"
 else

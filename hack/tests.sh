@@ -14,15 +14,15 @@ everywhere='.ci go.mod hack/tests.sh test/await test/framework test/localhub tes
 
 # Rows as package;tests;paths, without spaces around the semicolons.
 rows() { sed -E '/^(#|$)/d; s/ *; */;/g' test/tiers/long; }
-# field ALL FIELD prints a field of the rows with all tests (1) or with some (0), of the main module.
-field() { rows | awk -F';' -v all="$1" -v field="$2" '($2 == "*") == all && $1 !~ /^hack\// {print $field}'; }
+# field ALL FIELD prints a field of the rows with all tests (1) or with some (0), except those with a target of their own.
+field() { rows | awk -F';' -v all="$1" -v field="$2" '($2 == "*") == all && $1 !~ /^(hack\/|test\/node$)/ {print $field}'; }
 limited() { sort -u | { grep -xF -f <(tr ' ' '\n' <<<"${LONG:-$(rows | cut -d';' -f1)}") || true; } | sed 's|^|./|'; }
 pattern() { echo "^($(field 0 2 | paste -sd'|'))\$"; }
 
 case "${1:-}" in
 short)
 	printf -- "-skip=%s " "$(pattern)"
-	go list ./... | grep -vxF -e "$(field 1 1 | sed 's|^|open-cluster-management.io/hub-apiserver/|')" -e open-cluster-management.io/hub-apiserver/test/bench
+	go list ./... | grep -vxF -e "$(field 1 1 | sed 's|^|open-cluster-management.io/hub-apiserver/|')" -e open-cluster-management.io/hub-apiserver/test/bench -e open-cluster-management.io/hub-apiserver/test/node
 	;;
 packages)
 	field 1 1 | limited

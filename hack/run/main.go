@@ -5,7 +5,7 @@
 // The environment variable CLUSTERS is the number of managed clusters (default 2). With ONCE=1
 // the program stops after the transcript. With AWS=fake the clusters are EKS clusters of a server
 // that simulates AWS, and the last one joins with IAM roles. With DEMO=1 the hub also has the fleet
-// of test/demo. The next run uses the same data, in .run or, with AWS=fake, in .run/aws. RUN_DIR names
+// of test/demo. With NODES=real it starts clusters with real nodes instead, on which its user installs the hub. The next run uses the same data, in .run or, with AWS=fake, in .run/aws. RUN_DIR names
 // another directory.
 package main
 
@@ -55,6 +55,7 @@ builds it with the programs that it starts. The environment configures it:
   ONCE=1       stop after the session
   AWS=fake     simulate AWS; the last cluster joins with IAM roles
   DEMO=1       add a fleet of 40 simulated clusters with 20,000 resources
+  NODES=real   only start clusters with real nodes (root): kubelet, containerd and runc
   RUN_DIR      directory of the data and logs, by default .run
 `
 
@@ -100,6 +101,11 @@ func run(ctx context.Context) (err error) {
 	clusters := make([]string, count)
 	for i := range clusters {
 		clusters[i] = "cluster" + strconv.Itoa(i+1)
+	}
+	if value := os.Getenv("NODES"); value == "real" {
+		return runNodes(ctx, clusters)
+	} else if value != "" {
+		return fmt.Errorf("NODES=%s: want real", value)
 	}
 	options := localhub.FleetOptions{
 		Dir:      stateDir,

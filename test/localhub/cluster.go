@@ -22,7 +22,7 @@ import (
 // controllers are the controllers that the controller manager runs: those that our
 // API relies on (namespace deletion, garbage collection, certificate signing for
 // registration), and those that the objects of any cluster need. The others would
-// only use memory, because the cluster has no nodes.
+// only use memory, because most clusters have no nodes.
 var controllers = []string{
 	"namespace-controller",
 	"garbage-collector-controller",
@@ -65,6 +65,8 @@ type ClusterOptions struct {
 	APIServerArgs []string
 	// Host is the host of the cluster's processes. Nil means this machine.
 	Host *Host
+	// Nodes means that the cluster has nodes, which test/node starts. The Host is then the first of them.
+	Nodes bool
 }
 
 // Cluster is one Kubernetes control plane: etcd, kube-apiserver and
@@ -149,6 +151,14 @@ func newCluster(opts ClusterOptions) (*Cluster, error) {
 		return nil, err
 	}
 	opts.APIServerArgs = append(audit, opts.APIServerArgs...)
+	if opts.Nodes {
+		args, err := c.forNodes()
+		if err != nil {
+			return nil, err
+		}
+		opts.APIServerArgs = append(args, opts.APIServerArgs...)
+		opts.Controllers = append(opts.Controllers, "*")
+	}
 	c.Etcd, err = NewEtcd(opts.Name+" etcd", filepath.Join(dir, "etcd"), opts.BinDir, logFile("etcd"), !opts.NoFsync)
 	if err != nil {
 		return nil, err
@@ -178,14 +188,14 @@ func (c *Cluster) defineAPIServer(opts ClusterOptions, port int, logFile string)
 			"--etcd-servers=" + c.Etcd.Endpoint,
 			"--bind-address=" + c.on.address(),
 			"--secure-port=" + strconv.Itoa(port),
-			// The cluster has no nodes, which would need the endpoints of the Service
+			// A cluster without nodes does not need the endpoints of the Service
 			// kubernetes, and a loopback address is not a valid endpoint.
 			"--advertise-address=" + c.on.address(),
 			"--endpoint-reconciler-type=none",
 			"--tls-cert-file=" + c.pki.servingCert,
 			"--tls-private-key-file=" + c.pki.servingKey,
 			"--client-ca-file=" + c.pki.client.certFile,
-			"--service-cluster-ip-range=10.0.0.0/24",
+			"--service-cluster-ip-range=" + serviceRange,
 			"--service-account-issuer=" + c.issuer,
 			"--service-account-key-file=" + c.pki.serviceAccountKey,
 			"--service-account-signing-key-file=" + c.pki.serviceAccountKey,
@@ -204,6 +214,28 @@ func (c *Cluster) defineAPIServer(opts ClusterOptions, port int, logFile string)
 	}
 	return nil
 }
+
+// forNodes returns the arguments with which kube-apiserver serves nodes and connects to them.
+func (c *Cluster) forNodes() ([]string, error) {
+	certPEM, keyPEM, err := c.pki.client.issueClient(time.Time{}, "kube-apiserver-kubelet-client", []string{"system:masters"})
+	if err != nil {
+		return nil, err
+	}
+	certFile, keyFile, err := writePair(filepath.Join(c.dir, "pki"), "kubelet-client", certPEM, keyPEM)
+	return []string{
+		"--endpoint-reconciler-type=lease",
+		// In addition to RBAC: the flags of a list add up.
+		"--authorization-mode=Node",
+		"--enable-admission-plugins=NodeRestriction",
+		"--allow-privileged",
+		"--kubelet-client-certificate=" + certFile,
+		"--kubelet-client-key=" + keyFile,
+		"--kubelet-preferred-address-types=InternalIP",
+	}, err
+}
+
+// ClientCAFile returns the path of the authority of client certificates.
+func (c *Cluster) ClientCAFile() string { return c.pki.client.certFile }
 
 func (c *Cluster) defineControllerManager(opts ClusterOptions, logFile string) error {
 	path, err := Binary(opts.BinDir, "kube-controller-manager")

@@ -18,6 +18,9 @@ type Host struct {
 	Address string
 	// Run calls a function that starts a process, such that the process runs on the host.
 	Run func(start func() error) error
+	// Contained means that Run starts processes in another PID namespace, which ends with this program. Go cannot
+	// set a parent death signal for them: they do not see their parent.
+	Contained bool
 	// Dial connects from the client of the test to any host.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Local connects from the host.

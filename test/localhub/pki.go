@@ -20,6 +20,12 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
+const (
+	// serviceRange contains the addresses of Services, and serviceAddress is that of the Service kubernetes.
+	serviceRange   = "10.0.0.0/24"
+	serviceAddress = "10.0.0.1"
+)
+
 // leafLifetime is the validity of issued certificates. A serving certificate is issued
 // again each time that the object of its server is created.
 const leafLifetime = 365 * 24 * time.Hour
@@ -121,13 +127,13 @@ func (a *authority) issueClient(expires time.Time, user string, groups []string)
 	})
 }
 
-// issueServingUntil issues a serving certificate for the DNS names, an address and 127.0.0.1 and writes it to
+// issueServingUntil issues a serving certificate for the DNS names, an address, 127.0.0.1 and serviceAddress, and writes it to
 // <dir>/serving.crt and .key. It expires at a time, or after leafLifetime if it is zero.
 func (a *authority) issueServingUntil(expires time.Time, dir, address string, dnsNames ...string) (certFile, keyFile string, err error) {
 	certPEM, keyPEM, err := a.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: dnsNames[0]},
 		DNSNames:    dnsNames,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.ParseIP(address)},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.ParseIP(address), net.ParseIP(serviceAddress)},
 		NotAfter:    expires,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	})

@@ -125,7 +125,11 @@ func (p *Process) execute() error {
 	// A program without AWS credentials must not request those of the machine that runs it.
 	cmd.Env = slices.Concat(os.Environ(), []string{"AWS_EC2_METADATA_DISABLED=true"}, p.Env)
 	cmd.Stdout, cmd.Stderr = log, log
-	ended, err := child.Start(cmd, syscall.SIGKILL, p.Host.run)
+	signal := syscall.SIGKILL
+	if p.Host != nil && p.Host.Contained {
+		signal = 0
+	}
+	ended, err := child.Start(cmd, signal, p.Host.run)
 	if err != nil {
 		return errors.Join(err, log.Close())
 	}
