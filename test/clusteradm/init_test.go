@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -54,6 +55,12 @@ func TestInitInstallsAHubOnce(t *testing.T) {
 	t.Parallel()
 	hub := clusters.cluster(t, "fresh", true)
 	kube := kubeOf(t, hub)
+	if _, err := kube.StorageV1().StorageClasses().Create(t.Context(), &storagev1.StorageClass{
+		ObjectMeta:  metav1.ObjectMeta{Name: "standard", Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}},
+		Provisioner: "kubernetes.io/no-provisioner",
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	first := run(t, hub, "init", "--image", "registry.example.com/hub:v1").done(t)
 	first.shows(t, "the hub signs client certificates", "deployment.apps/hub-apiserver in open-cluster-management-hub created",
 		"clusteradm accept --clusters CLUSTER_NAME")
@@ -136,8 +143,8 @@ func verifyOneReplica(t *testing.T, deployment *appsv1.Deployment) {
 	t.Helper()
 	pod := deployment.Spec.Template.Spec
 	container := pod.Containers[0]
-	if *deployment.Spec.Replicas != 1 || deployment.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType {
-		t.Errorf("Deployment has %d replicas and strategy %s, want 1 and Recreate", *deployment.Spec.Replicas, deployment.Spec.Strategy.Type)
+	if *deployment.Spec.Replicas != 1 || deployment.Spec.Strategy.Type != appsv1.RollingUpdateDeploymentStrategyType || deployment.Spec.Strategy.RollingUpdate.MaxSurge.IntValue() != 0 {
+		t.Errorf("Deployment has %d replicas and strategy %s, want 1 and RollingUpdate without a surge", *deployment.Spec.Replicas, deployment.Spec.Strategy.Type)
 	}
 	if container.Image != "registry.example.com/hub:v1" {
 		t.Errorf("image = %s, want registry.example.com/hub:v1, the value of --image", container.Image)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -98,9 +99,10 @@ func awaitFormer(ctx context.Context, delay time.Duration, try func(context.Cont
 // the message that the cluster is not registered.
 func (r *Registrar) register(ctx context.Context, again bool, why string) (*identity, error) {
 	var missing bool
+	denied := backoff(deniedPause, maxDeniedPause)
 	for {
 		current, cancel := r.whileCurrent(ctx)
-		known, err := r.registerWith(current, again, why, &missing)
+		known, err := r.registerWith(current, again, why, &missing, &denied)
 		replaced := current.Err() != nil && ctx.Err() == nil
 		cancel()
 		if known != nil || !replaced {
@@ -147,14 +149,15 @@ func (r *Registrar) readBootstrap(ctx context.Context) (*corev1.Secret, error) {
 	return secret, nil
 }
 
-// registerWith registers with one bootstrap kubeconfig. It sets missing if the cluster no longer exists on the hub.
-func (r *Registrar) registerWith(ctx context.Context, again bool, why string, missing *bool) (*identity, error) {
+// registerWith registers with one bootstrap kubeconfig. It sets missing if the cluster no longer exists on the hub. denied is
+// the delay after a denied request.
+func (r *Registrar) registerWith(ctx context.Context, again bool, why string, missing *bool, denied *wait.Backoff) (*identity, error) {
 	limit, most, try := bootstrapTimeout, mostPause, func(context.Context) *identity { return nil }
 	if again {
 		limit, most, try = formerPeriod, formerPeriod, r.former
 	}
 	logger := klog.FromContext(ctx)
-	waits, denied := backoff(firstPause, most), backoff(deniedPause, maxDeniedPause)
+	waits := backoff(firstPause, most)
 	var logged reconcile.Complaint
 	for {
 		began := time.Now()
@@ -322,13 +325,13 @@ func (m *membership) dropBootstrap(ctx context.Context) {
 	repeat(ctx, "Failed to delete the Secret with the bootstrap kubeconfig", period, mostPause, nil, m.deleteBootstrap)
 }
 
-// deleteBootstrap deletes the Secret of the bootstrap kubeconfig. It keeps a Secret that the agent does not use, and one with
-// another address of the hub, to which the agent has yet to move.
+// deleteBootstrap deletes the Secret of the bootstrap kubeconfig. It keeps a Secret that is not the one in the file, to which
+// the agent would return, and one with another address of the hub, to which it has yet to move.
 func (r *Registrar) deleteBootstrap(ctx context.Context) error {
 	if r.config.BootstrapSecret == "" {
 		return nil
 	}
-	used, err := r.bootstrap.content()
+	mounted, err := os.ReadFile(r.config.BootstrapKubeconfig)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -340,7 +343,7 @@ func (r *Registrar) deleteBootstrap(ctx context.Context) error {
 		return err
 	}
 	known := r.store.last()
-	if known == nil || !bytes.Equal(used, secret.Data[filepath.Base(r.config.BootstrapKubeconfig)]) {
+	if known == nil || !bytes.Equal(mounted, secret.Data[filepath.Base(r.config.BootstrapKubeconfig)]) {
 		return nil
 	}
 	config, err := r.bootstrap.loadFile()

@@ -64,8 +64,10 @@ func TestBootstrapSecretIsDeleted(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := r.deleteBootstrap(t.Context()); (err != nil) != (name == "not a kubeconfig") {
-				t.Errorf("deleteBootstrap() = %v, want an error only for an invalid kubeconfig", err)
+			for range 2 { // the first call may cache the Secret
+				if err := r.deleteBootstrap(t.Context()); (err != nil) != (name == "not a kubeconfig") {
+					t.Errorf("deleteBootstrap() = %v, want an error only for an invalid kubeconfig", err)
+				}
 			}
 			if _, err := r.store.secrets.Get(t.Context(), "boot", metav1.GetOptions{}); apierrors.IsNotFound(err) != test.deleted {
 				t.Errorf("get of the Secret = %v, want it deleted = %t", err, test.deleted)

@@ -196,6 +196,7 @@ func (r *Registrar) join(ctx context.Context, again bool) (*identity, error) {
 // identity nor an error if the address is unknown.
 func (r *Registrar) settle(ctx context.Context, known *identity) (*identity, error) {
 	logger := klog.FromContext(ctx)
+	_, _ = r.readBootstrap(ctx) // the file may be out of date
 	hub, err := r.bootstrap.endpoint()
 	if err != nil {
 		if !errors.Is(err, errNoBootstrap) && !errors.Is(err, fs.ErrNotExist) {

@@ -50,7 +50,7 @@ func (c *Clients) WaitForVersions(ctx context.Context, versions []string) error 
 		}
 		for _, version := range versions {
 			if err := client.RESTClient().Get().AbsPath("/apis/" + version).Do(ctx).Error(); err != nil {
-				return fmt.Sprintf("a request of %s fails: %v", version, err), ctx.Err()
+				return fmt.Sprintf("a request of %s fails: %s", version, Printable(err.Error())), ctx.Err()
 			}
 			if !slices.ContainsFunc(lists, func(list *metav1.APIResourceList) bool { return list.GroupVersion == version }) {
 				return "the hub does not list the resources of " + version + " yet", nil

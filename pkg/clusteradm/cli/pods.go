@@ -18,14 +18,14 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/version"
 )
 
-const correctNamed = "correct what the message names; see kubectl describe pod"
+const correctCause = "correct the cause in the message; see kubectl describe pod"
 
-// PodProblem returns why a Deployment has no Pods or they do not run, or were out of memory within a day, and what to do. Both
-// are empty if it finds no cause, or has no permission to read the Pods.
+// PodProblem returns the cause and the remedy if a Deployment has no running Pods, or a container was OOMKilled in the last 24
+// hours. Both are empty if it finds no cause, or has no permission to read the Pods.
 func PodProblem(ctx context.Context, kube kubernetes.Interface, deployment *appsv1.Deployment) (cause, remedy string) {
 	for _, condition := range deployment.Status.Conditions {
-		if condition.Type == appsv1.DeploymentReplicaFailure {
-			return "no Pod can be created: " + condition.Message, "correct what the message names; create or raise a ResourceQuota, or lower --resource-requests and --resource-limits"
+		if condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue {
+			return "no Pod can be created: " + condition.Message, "correct the cause in the message; create or raise a ResourceQuota, or lower --resource-requests and --resource-limits"
 		}
 	}
 	pods, err := kube.CoreV1().Pods(deployment.Namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(deployment.Spec.Selector)})
@@ -56,7 +56,7 @@ func containerProblem(pod *corev1.Pod, deployment string) (cause, remedy string)
 			return fmt.Sprintf("the image %s cannot be pulled: %s: %s", status.Image, waiting.Reason, waiting.Message),
 				"push or import the image, set --image-registry, --bundle-version or --image, or add an imagePullSecret to the ServiceAccount: " + version.Docs("air-gapped.md")
 		default:
-			return waiting.Reason + ": " + waiting.Message, correctNamed
+			return waiting.Reason + ": " + waiting.Message, correctCause
 		}
 		ended := cmp.Or(status.State.Terminated, status.LastTerminationState.Terminated)
 		switch {
@@ -64,10 +64,13 @@ func containerProblem(pod *corev1.Pod, deployment string) (cause, remedy string)
 			continue
 		case ended.Reason == "OOMKilled":
 			return "container " + status.Name + " was OOMKilled at its memory limit", "raise it with --resource-limits: " + version.Docs("sizing.md#memory-limit")
+		case status.State.Running != nil && time.Since(status.State.Running.StartedAt.Time) > 5*time.Minute:
+			continue // not ready for another reason
 		}
 		log := strings.TrimSpace(ended.Message)
-		cause = fmt.Sprintf("container %s ended with exit code %d: %s", status.Name, ended.ExitCode, log[1+strings.LastIndex(log, "\n"):])
-		if strings.Contains(log, "permission denied") {
+		last := log[1+strings.LastIndex(log, "\n"):]
+		cause = fmt.Sprintf("container %s ended with exit code %d: %s", status.Name, ended.ExitCode, last)
+		if strings.Contains(last, "permission denied") && !strings.Contains(last, "permission denied for") { // of PostgreSQL
 			return cause, "use a volume that the user of the container can write: " + version.Docs("install.md#volumes")
 		}
 		return cause, fmt.Sprintf("see kubectl -n %s logs deployment/%s --previous", pod.Namespace, deployment)
@@ -75,25 +78,40 @@ func containerProblem(pod *corev1.Pod, deployment string) (cause, remedy string)
 	return "", ""
 }
 
-// pendingProblem returns why a Pod is not scheduled, or its containers are not created.
+// pendingProblem returns why a Pod is not scheduled, or its containers are not created. Volumes of a StorageClass with
+// WaitForFirstConsumer are bound when the Pod can be scheduled.
 func pendingProblem(ctx context.Context, kube kubernetes.Interface, pod *corev1.Pod) (cause, remedy string) {
+	unscheduled := ""
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
+			unscheduled = condition.Message
+		}
+	}
+	unbound := strings.Contains(unscheduled, "PersistentVolumeClaim") || strings.Contains(unscheduled, "persistent volume")
 	for _, volume := range pod.Spec.Volumes {
+		if unscheduled != "" && !unbound {
+			break
+		}
 		if volume.PersistentVolumeClaim == nil {
 			continue
 		}
 		name := volume.PersistentVolumeClaim.ClaimName
-		if claim, err := kube.CoreV1().PersistentVolumeClaims(pod.Namespace).Get(ctx, name, metav1.GetOptions{}); err == nil && claim.Status.Phase != corev1.ClaimBound {
-			return "the PersistentVolumeClaim " + name + " is not bound" + lastFailure(ctx, kube, pod.Namespace, claim.UID),
-				"create a default StorageClass or a PersistentVolume, or set --storage-class: " + version.Docs("install.md#volumes")
+		claim, err := kube.CoreV1().PersistentVolumeClaims(pod.Namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil || claim.Status.Phase == corev1.ClaimBound {
+			continue
 		}
+		failure := lastFailure(ctx, kube, pod.Namespace, claim.UID)
+		remedy := fmt.Sprintf("see kubectl -n %s describe pvc %s, and the provisioner of its StorageClass", pod.Namespace, name)
+		if unbound || strings.HasPrefix(failure, ": FailedBinding") {
+			remedy = "create a default StorageClass or a PersistentVolume, or set --storage-class: " + version.Docs("install.md#volumes")
+		}
+		return "the PersistentVolumeClaim " + name + " is not bound" + failure, remedy
 	}
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
-			return "it cannot be scheduled: " + condition.Message, "make room on a node, or lower --resource-requests; see kubectl describe pod for taints and selectors"
-		}
+	if unscheduled != "" {
+		return "it cannot be scheduled: " + unscheduled, "make room on a node, or lower --resource-requests; see kubectl describe pod for taints and selectors"
 	}
 	if failure := lastFailure(ctx, kube, pod.Namespace, pod.UID); failure != "" { // of a volume, or of its network
-		return "it does not start" + failure, correctNamed
+		return "it does not start" + failure, correctCause
 	}
 	return "", ""
 }

@@ -30,21 +30,29 @@ func TestWaitNamesTheCause(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "data", UID: "1"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}}
 	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "e"}, Reason: "FailedBinding", Message: "no storage class is set", InvolvedObject: corev1.ObjectReference{UID: "1"}}
 	mount := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "m"}, Type: corev1.EventTypeWarning, Reason: "FailedMount", Message: "no Secret"}
+	provisioning := event.DeepCopy()
+	provisioning.Reason, provisioning.Message, provisioning.Type = "ProvisioningFailed", "no quota", corev1.EventTypeWarning
+	unscheduled := func(message string) corev1.PodStatus {
+		return corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: message}}}
+	}
 	for cause, test := range map[string]struct {
 		status     corev1.PodStatus
 		failure    string
 		other      []runtime.Object
 		want, todo string
 	}{
-		"unbound claim":         {corev1.PodStatus{Phase: corev1.PodPending}, "", []runtime.Object{claim, event}, "PersistentVolumeClaim data is not bound: FailedBinding: no storage class is set", "--storage-class"},
-		"missing Secret volume": {corev1.PodStatus{Phase: corev1.PodPending}, "", []runtime.Object{mount}, "it does not start: FailedMount: no Secret", "correct"},
-		"crash":                 {container("CrashLoopBackOff", &corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 1, Message: "a\nno etcd\n"}), "", nil, "container server ended with exit code 1: no etcd", "logs deployment/server --previous"},
-		"unwritable":            {container("CrashLoopBackOff", &corev1.ContainerStateTerminated{ExitCode: 1, Message: "mkdir /data: permission denied"}), "", nil, "mkdir /data: permission denied", "install.md#volumes"},
-		"missing image":         {container("ImagePullBackOff", nil), "", nil, "the image registry.example.com/server:v1 cannot be pulled: ImagePullBackOff: not found", "--image-registry"},
-		"missing Secret":        {container("CreateContainerConfigError", nil), "", nil, "CreateContainerConfigError: not found", "correct"},
-		"out of memory":         {container("", &corev1.ContainerStateTerminated{Reason: "OOMKilled", ExitCode: 137}), "", nil, "container server was OOMKilled at its memory limit", "--resource-limits"},
-		"unschedulable":         {corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "Insufficient cpu"}}}, "", []runtime.Object{bound(claim)}, "cannot be scheduled: Insufficient cpu", "--resource-requests"},
-		"quota":                 {corev1.PodStatus{}, "exceeded quota: pods=0", nil, "no Pod can be created: exceeded quota: pods=0", "raise a ResourceQuota"},
+		"unbound claim":                         {corev1.PodStatus{Phase: corev1.PodPending}, "", []runtime.Object{claim, event}, "PersistentVolumeClaim data is not bound: FailedBinding: no storage class is set", "--storage-class"},
+		"missing Secret volume":                 {corev1.PodStatus{Phase: corev1.PodPending}, "", []runtime.Object{mount}, "it does not start: FailedMount: no Secret", "correct"},
+		"crash":                                 {container("CrashLoopBackOff", &corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 1, Message: "a\nno etcd\n"}), "", nil, "container server ended with exit code 1: no etcd", "logs deployment/server --previous"},
+		"unwritable":                            {container("CrashLoopBackOff", &corev1.ContainerStateTerminated{ExitCode: 1, Message: "mkdir /data: permission denied"}), "", nil, "mkdir /data: permission denied", "install.md#volumes"},
+		"missing image":                         {container("ImagePullBackOff", nil), "", nil, "the image registry.example.com/server:v1 cannot be pulled: ImagePullBackOff: not found", "--image-registry"},
+		"missing Secret":                        {container("CreateContainerConfigError", nil), "", nil, "CreateContainerConfigError: not found", "correct"},
+		"out of memory":                         {container("", &corev1.ContainerStateTerminated{Reason: "OOMKilled", ExitCode: 137}), "", nil, "container server was OOMKilled at its memory limit", "--resource-limits"},
+		"unschedulable":                         {unscheduled("Insufficient cpu"), "", []runtime.Object{bound(claim)}, "cannot be scheduled: Insufficient cpu", "--resource-requests"},
+		"no room, claim that waits for the Pod": {unscheduled("Insufficient cpu"), "", []runtime.Object{claim}, "cannot be scheduled: Insufficient cpu", "--resource-requests"},
+		"no volume":                             {unscheduled("pod has unbound immediate PersistentVolumeClaims"), "", []runtime.Object{claim}, "PersistentVolumeClaim data is not bound", "--storage-class"},
+		"broken provisioner":                    {corev1.PodStatus{Phase: corev1.PodPending}, "", []runtime.Object{claim, provisioning}, "is not bound: ProvisioningFailed: no quota", "describe pvc data"},
+		"quota":                                 {corev1.PodStatus{}, "exceeded quota: pods=0", nil, "no Pod can be created: exceeded quota: pods=0", "raise a ResourceQuota"},
 	} {
 		t.Run(cause, func(t *testing.T) {
 			labels := map[string]string{"app": name}

@@ -80,7 +80,7 @@ func (d *hubDoctor) checkServer(ctx context.Context) ([]cli.Finding, error) {
 	switch {
 	case cli.IsCertificateError(err) && (len(bundle) == 0 || cli.CountBad(deployment) > 0):
 		// Until it has read its certificate, the server uses another one.
-		return append(findings, undecided(presentedCertificate, "the server starts", "wait; see the lines of the Deployment and of the APIServices")), nil
+		return append(findings, undecided(presentedCertificate, "the server starts", "wait; if it stays, see the log of the server and the line of the APIServices")), nil
 	case cli.IsCertificateError(err):
 		return append(findings, cli.Bad(presentedCertificate, "the caBundle of the APIServices does not verify it: "+err.Error(), renewCertificate)), nil
 	case err != nil:

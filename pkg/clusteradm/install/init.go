@@ -254,6 +254,13 @@ func (i *initializing) keep(ctx context.Context) error {
 
 // keepElsewhere does the same for a hub that has no Deployment of the server.
 func (i *initializing) keepElsewhere(ctx context.Context) error {
+	claim, err := cli.Optional(i.Kube.CoreV1().PersistentVolumeClaims(manifests.HubNamespace).Get(ctx, manifests.ServerName, metav1.GetOptions{}))
+	if err != nil {
+		return err
+	}
+	if claim != nil {
+		i.hub.storageClass = cmp.Or(i.hub.storageClass, ptr.Deref(claim.Spec.StorageClassName, ""))
+	}
 	served, err := i.Forwards(ctx, rbacv1alpha1.SchemeGroupVersion)
 	if err != nil {
 		return err

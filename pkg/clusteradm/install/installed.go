@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -97,26 +98,29 @@ func (i *initializing) checkVolume(ctx context.Context) error {
 		return nil
 	}
 	claim, err := cli.Optional(i.Kube.CoreV1().PersistentVolumeClaims(manifests.HubNamespace).Get(ctx, manifests.ServerName, metav1.GetOptions{}))
-	if err != nil || claim != nil && claim.Status.Phase == corev1.ClaimBound {
+	if err != nil || claim != nil { // the wait for the Deployment reports a claim that is not bound
 		return err
 	}
 	classes, err := i.Kube.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{})
 	volumes, failed := i.Kube.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
-	if err := cmp.Or(err, failed); err != nil {
+	if err := cmp.Or(err, failed); apierrors.IsForbidden(err) {
+		return nil
+	} else if err != nil {
 		return err
 	}
 	class, size, names := i.hub.storageClass, resource.MustParse(i.hub.storageSize), []string{}
 	for _, c := range classes.Items {
-		if names = append(names, c.Name); c.Name == class || class == "" && c.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" {
+		if names = append(names, c.Name); c.Name == class || class == "" && (c.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" || c.Annotations["storageclass.beta.kubernetes.io/is-default-class"] == "true") {
 			return nil
 		}
 	}
 	for _, v := range volumes.Items {
-		if v.Status.Phase == corev1.VolumeAvailable && v.Spec.StorageClassName == class && v.Spec.Capacity.Storage().Cmp(size) >= 0 {
+		mine := ptr.Deref(v.Spec.ClaimRef, corev1.ObjectReference{Namespace: manifests.HubNamespace, Name: manifests.ServerName})
+		if mine.Namespace == manifests.HubNamespace && mine.Name == manifests.ServerName && v.Status.Phase == corev1.VolumeAvailable && v.Spec.StorageClassName == class && v.Spec.Capacity.Storage().Cmp(size) >= 0 {
 			return nil
 		}
 	}
-	problem := fmt.Errorf("the %s %s would not be bound: the hub has no %s, and no available PersistentVolume of it with %s. Create one, or give --storage-class (the hub has: %s) or --etcd-servers. See %s",
+	problem := fmt.Errorf("the %s %s would not be bound: the hub has no %s, and no available PersistentVolume of that class with %s. Create one, or give --storage-class (the hub has: %s) or --etcd-servers. See %s",
 		kindClaim, manifests.ServerName, cmp.Or(class, "default")+" StorageClass", i.hub.storageSize, cli.Some(names), version.Docs("install.md#volumes"))
 	if i.Wait && !i.DryRun {
 		return problem
@@ -167,7 +171,8 @@ func (h *installedHub) losses(wanted *hubSettings, objects []*unstructured.Unstr
 	case old == "" && h.Value(dir, "") != manifest.Value(dir, ""):
 		return fmt.Errorf("--reset would lose the objects of the hub: the server stores them in --%s=%s, not %s", dir, cli.Printable(h.Value(dir, "")), manifest.Value(dir, ""))
 	case old == "" && h.settings.storageClass != "" && h.settings.storageClass != wanted.storageClass:
-		return fmt.Errorf("--storage-class=%s: the volume has the StorageClass %s, which cannot change", wanted.storageClass, cli.Printable(h.settings.storageClass))
+		return fmt.Errorf("--storage-class=%s: the volume has the StorageClass %s, which cannot change. If it is not bound, stop the server, delete the %s %s and run the command again",
+			wanted.storageClass, cli.Printable(h.settings.storageClass), kindClaim, manifests.ServerName)
 	case old == "":
 		if from, to := resource.MustParse(h.settings.storageSize), resource.MustParse(wanted.storageSize); to.Cmp(from) < 0 {
 			return fmt.Errorf("--storage-size=%s: the volume has %s and cannot shrink", wanted.storageSize, h.settings.storageSize)
