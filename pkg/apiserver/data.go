@@ -309,14 +309,13 @@ const (
 	storageClaimSeconds = 15
 	storageClaimPeriod  = 4 * time.Second
 	storageClaimTimeout = 5 * time.Second
-	// storageReleaseTimeout is short, because the replacement of this server waits for its end.
-	storageReleaseTimeout = time.Second
-	searchClaimID         = "id"
+	searchClaimID       = "id"
 )
 
 // storageClaim prevents two servers with different data from serving one hub. A server holds a Lease on the hub with the ID of
 // its data. A server with other data ends if the Lease is renewed. If it sees no renewal for the duration of the Lease, while
-// the hub responds, it takes the Lease. It does not compare the time of the renewal with its clock.
+// the hub responds, it takes the Lease. It does not compare the time of the renewal with its clock. A server that stops keeps
+// its Lease, so that no server with other data takes the hub while its replacement starts.
 type storageClaim struct {
 	hub                      kubernetes.Interface
 	namespace, lease, holder string
@@ -378,7 +377,9 @@ func (c *storageClaim) renew(ctx context.Context) (err error) {
 	}()
 	ctx, cancel := context.WithTimeout(ctx, storageClaimTimeout)
 	defer cancel()
-	lock := c.lock()
+	lock := &resourcelock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: c.lease}, Client: c.hub.CoordinationV1(),
+	}
 	now := metav1.Now()
 	wanted := resourcelock.LeaderElectionRecord{HolderIdentity: c.holder, LeaseDurationSeconds: storageClaimSeconds, AcquireTime: now, RenewTime: now}
 	record, _, err := lock.Get(ctx)
@@ -408,24 +409,4 @@ func (c *storageClaim) renew(ctx context.Context) (err error) {
 		klog.FromContext(ctx).Info("Taking over the hub from a server with other data, whose Lease has expired", "holder", record.HolderIdentity)
 	}
 	return lock.Update(ctx, wanted)
-}
-
-func (c *storageClaim) lock() *resourcelock.LeaseLock {
-	return &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: c.lease}, Client: c.hub.CoordinationV1()}
-}
-
-// release ends the claim, if this server holds it, so that a server with restored data does not wait.
-func (c *storageClaim) release(ctx context.Context) error {
-	if c == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, storageReleaseTimeout)
-	defer cancel()
-	lock := c.lock()
-	record, _, err := lock.Get(ctx)
-	if err != nil || record.HolderIdentity != c.holder {
-		return err
-	}
-	record.HolderIdentity = ""
-	return lock.Update(ctx, *record)
 }

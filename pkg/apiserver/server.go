@@ -182,11 +182,8 @@ func failure(part string, failed <-chan error) func(context.Context) error {
 }
 
 // close closes the connections to etcd and the search engine after their users have stopped, so that the data of search are
-// durable. It releases the claim.
+// durable.
 func (s *Server) close() {
-	if err := s.claim.release(context.Background()); err != nil {
-		klog.Background().Error(err, "Failed to release the Lease of this server on the hub")
-	}
 	if err := closeEtcd(s.etcd); err != nil && !errors.Is(err, context.Canceled) {
 		klog.Background().Error(err, "Failed to close the connections to etcd")
 	}
