@@ -306,24 +306,25 @@ func (d *Data) withdrawn(ctx context.Context) (func(string) bool, error) {
 }
 
 const (
-	storageClaimSeconds = 15
-	storageClaimPeriod  = 4 * time.Second
+	storageClaimSeconds = 10
+	storageClaimPeriod  = 2 * time.Second
 	storageClaimTimeout = 5 * time.Second
-	// storageReleaseTimeout is short, because the replacement of this server waits for its end.
-	storageReleaseTimeout = time.Second
-	searchClaimID         = "id"
+	searchClaimID       = "id"
 )
 
-// storageClaim prevents two servers with different data from serving one hub. A server holds a Lease on
-// the hub with the ID of its data. A server with other data waits until the Lease expires, and ends if it is renewed.
+// storageClaim prevents two servers with different data from serving one hub. A server holds a Lease on the hub with the ID of
+// its data. A server with other data ends if the Lease is renewed. If it sees no renewal for the duration of the Lease, while
+// the hub responds, it takes the Lease. It does not compare the time of the renewal with its clock. A server that stops keeps
+// its Lease, so that no server with other data takes the hub while its replacement starts.
 type storageClaim struct {
 	hub                      kubernetes.Interface
 	namespace, lease, holder string
 	// data and remedy are for the error of a server with other data.
 	data, remedy string
-	// held is true if this server has held the Lease, and other is the renewal of another server that it waits for.
-	held  bool
-	other time.Time
+	// held is true if this server has held the Lease. other is the last renewal by another server, which it has seen since
+	// then without a failed request to the hub.
+	held         bool
+	other, since time.Time
 }
 
 // claim returns the claim that a server with these options needs, or nil.
@@ -362,8 +363,8 @@ func (c *storageClaim) keep(ctx context.Context) error {
 	})
 }
 
-// renew acquires or renews the claim, if there is one. While the Lease of a server with other data has not expired, it returns
-// an error, which is an UnusableError if that server runs. The marking of many ManagedClusters takes longer than the Lease, so
+// renew acquires or renews the claim, if there is one. Until the Lease of a server with other data has expired, it returns an
+// error, which is an UnusableError if that server runs. The marking of many ManagedClusters takes longer than the Lease, so
 // it renews the claim for each page of them.
 func (c *storageClaim) renew(ctx context.Context) (err error) {
 	if c == nil {
@@ -376,7 +377,9 @@ func (c *storageClaim) renew(ctx context.Context) (err error) {
 	}()
 	ctx, cancel := context.WithTimeout(ctx, storageClaimTimeout)
 	defer cancel()
-	lock := c.lock()
+	lock := &resourcelock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: c.lease}, Client: c.hub.CoordinationV1(),
+	}
 	now := metav1.Now()
 	wanted := resourcelock.LeaderElectionRecord{HolderIdentity: c.holder, LeaseDurationSeconds: storageClaimSeconds, AcquireTime: now, RenewTime: now}
 	record, _, err := lock.Get(ctx)
@@ -384,42 +387,26 @@ func (c *storageClaim) renew(ctx context.Context) (err error) {
 		return lock.Create(ctx, wanted)
 	}
 	if err != nil {
+		// The other server may have failed to renew its Lease for the same reason.
+		c.since = time.Time{}
 		return err
 	}
 	if record.HolderIdentity == c.holder {
 		wanted.AcquireTime = record.AcquireTime
 	} else if record.HolderIdentity != "" {
 		renewed := record.RenewTime.Time
-		if expires := renewed.Add(time.Duration(record.LeaseDurationSeconds) * time.Second); now.Time.Before(expires) {
-			if c.held || !c.other.IsZero() && !c.other.Equal(renewed) {
-				return etcd.UnusableError(fmt.Sprintf("another server with its own embedded %s (data %s, last renewed at %s) serves this hub; stop the other server, or %s",
-					c.data, record.HolderIdentity, renewed.Format(time.RFC3339), c.remedy))
-			}
-			// Data that were replaced by a restore do not renew their Lease.
-			c.other = renewed
+		if c.held || !c.other.IsZero() && !c.other.Equal(renewed) {
+			return etcd.UnusableError(fmt.Sprintf("another server with its own embedded %s (data %s, last renewed at %s) serves this hub; stop the other server, or %s",
+				c.data, record.HolderIdentity, renewed.Format(time.RFC3339), c.remedy))
+		}
+		if c.other = renewed; c.since.IsZero() {
+			c.since = now.Time
+		}
+		// Data that were replaced by a restore do not renew their Lease.
+		if expires := c.since.Add(time.Duration(record.LeaseDurationSeconds) * time.Second); now.Time.Before(expires) {
 			return fmt.Errorf("waiting until %s for the Lease %s of other data (%s) to expire", expires.Format(time.RFC3339), c.lease, record.HolderIdentity)
 		}
 		klog.FromContext(ctx).Info("Taking over the hub from a server with other data, whose Lease has expired", "holder", record.HolderIdentity)
 	}
 	return lock.Update(ctx, wanted)
-}
-
-func (c *storageClaim) lock() *resourcelock.LeaseLock {
-	return &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: c.lease}, Client: c.hub.CoordinationV1()}
-}
-
-// release ends the claim, if this server holds it, so that a server with restored data does not wait.
-func (c *storageClaim) release(ctx context.Context) error {
-	if c == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, storageReleaseTimeout)
-	defer cancel()
-	lock := c.lock()
-	record, _, err := lock.Get(ctx)
-	if err != nil || record.HolderIdentity != c.holder {
-		return err
-	}
-	record.HolderIdentity = ""
-	return lock.Update(ctx, *record)
 }

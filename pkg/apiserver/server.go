@@ -115,9 +115,9 @@ func (s *Server) addHooks() error {
 	return nil
 }
 
-// Run serves until ctx ends, then waits for running requests. It returns after all goroutines that it
-// started have stopped. With an embedded etcd, it does not wait until clients close their connections, which takes one to two
-// seconds: no other server serves meanwhile, and its replacement waits for the data.
+// Run serves until ctx ends, then waits for running requests. It returns after all users of the data have stopped. With an
+// embedded etcd, it does not wait until clients close their connections, which takes one to two seconds: no other server
+// serves meanwhile, and its replacement waits for the data.
 func (s *Server) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer s.close()
@@ -151,8 +151,9 @@ func (s *Server) Run(ctx context.Context) error {
 	served := make(chan error, 1)
 	go func() { served <- s.generic.PrepareRun().RunWithContext(ctx) }()
 	drained := s.drained
-	if s.generic.AuditBackend != nil {
-		drained = nil // the library writes the last audit events afterwards
+	if s.generic.AuditBackend != nil || !s.generic.ShutdownSendRetryAfter {
+		// The library writes the last audit events afterwards, or ends the hooks before it has answered the last request.
+		drained = nil
 	}
 	select {
 	case err := <-served:
@@ -181,11 +182,8 @@ func failure(part string, failed <-chan error) func(context.Context) error {
 }
 
 // close closes the connections to etcd and the search engine after their users have stopped, so that the data of search are
-// durable. It releases the claim.
+// durable.
 func (s *Server) close() {
-	if err := s.claim.release(context.Background()); err != nil {
-		klog.Background().Error(err, "Failed to release the Lease of this server on the hub")
-	}
 	if err := closeEtcd(s.etcd); err != nil && !errors.Is(err, context.Canceled) {
 		klog.Background().Error(err, "Failed to close the connections to etcd")
 	}

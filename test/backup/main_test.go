@@ -68,7 +68,7 @@ func restore(t *testing.T, f *framework.Fleet, file string) {
 	}
 	out := framework.Must(snapshot(t.Context(), "restore", file, "--data-dir="+dataDir(t, f), "--replace"))(t)
 	t.Logf("%s", out)
-	// The Lease of the lost data expires 30 seconds after their server has stopped.
+	// The server waits for 10 seconds for the Lease of the lost data to expire.
 	framework.Eventually(t, "the server runs on the restored data", func(ctx context.Context) error {
 		if f.Server.Running() {
 			return f.Server.WaitReady(ctx)

@@ -143,8 +143,8 @@ func verifyOneReplica(t *testing.T, deployment *appsv1.Deployment) {
 	t.Helper()
 	pod := deployment.Spec.Template.Spec
 	container := pod.Containers[0]
-	if *deployment.Spec.Replicas != 1 || deployment.Spec.Strategy.Type != appsv1.RollingUpdateDeploymentStrategyType || deployment.Spec.Strategy.RollingUpdate.MaxSurge.IntValue() != 0 {
-		t.Errorf("Deployment has %d replicas and strategy %s, want 1 and RollingUpdate without a surge", *deployment.Spec.Replicas, deployment.Spec.Strategy.Type)
+	if rolling := deployment.Spec.Strategy.RollingUpdate; *deployment.Spec.Replicas != 1 || rolling == nil || rolling.MaxSurge.IntValue() != 0 {
+		t.Errorf("Deployment has %d replicas and strategy %+v, want 1 and a RollingUpdate without surge", *deployment.Spec.Replicas, deployment.Spec.Strategy)
 	}
 	if container.Image != "registry.example.com/hub:v1" {
 		t.Errorf("image = %s, want registry.example.com/hub:v1, the value of --image", container.Image)

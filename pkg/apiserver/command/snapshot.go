@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -137,12 +136,7 @@ func (f *snapshotFlags) report(out io.Writer, status *etcd.SnapshotStatus) error
 	if f.output == outputJSON {
 		return json.NewEncoder(out).Encode(status)
 	}
-	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	row := func(name string, value any) { _, _ = fmt.Fprintf(table, "%s\t%v\n", name, value) } // Flush returns the error
-	row("REVISION", status.Revision)
-	row("KEYS", status.Keys)
-	row("SIZE", fmt.Sprintf("%d bytes", status.SizeBytes))
-	row("SHA-256", status.SHA256)
-	row("ETCD", status.EtcdVersion)
-	return table.Flush()
+	_, err := fmt.Fprintf(out, "REVISION   %d\nKEYS       %d\nSIZE       %d bytes\nSHA-256    %s\nETCD       %s\n",
+		status.Revision, status.Keys, status.SizeBytes, status.SHA256, status.EtcdVersion)
+	return err
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -129,12 +131,7 @@ func (f *Failover) Run(ctx context.Context, cluster *Cluster, isolated func()) {
 }
 
 func silent(silence map[string]error) bool {
-	for _, err := range silence {
-		if err == nil {
-			return false
-		}
-	}
-	return true
+	return !slices.Contains(slices.Collect(maps.Values(silence)), nil)
 }
 
 // Unavailable returns an error if no member of the cluster responds.

@@ -128,3 +128,15 @@ func TestDocumentedQuotas(t *testing.T) {
 		}
 	}
 }
+
+func TestSecurePortIsRequired(t *testing.T) {
+	o := New()
+	o.EmbeddedEtcd.DataDir, o.Recommended.SecureServing.BindPort = t.TempDir(), 0
+	completed, err := o.Complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := completed.Validate(); err == nil || !strings.Contains(err.Error(), "--secure-port") {
+		t.Errorf("Validate(--secure-port=0) = %v, want an error that names the flag", err)
+	}
+}

@@ -103,7 +103,7 @@ func New() *Options {
 		o.Namespace = namespace
 	}
 	// This is the port of the kubelet, which firewalls between managed control planes and nodes allow.
-	o.Recommended.SecureServing.BindPort = 10250
+	o.Recommended.SecureServing.BindPort, o.Recommended.SecureServing.Required = 10250, true
 	// Requests of the hub are refused until its current authorities are known.
 	o.Recommended.Authentication.WithCustomRoundTripper(keepalive.Repeat)
 	// ManifestWorks are larger and change more often than most objects, and the memory of the embedded

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -166,4 +167,40 @@ func (r *Resolver) Namespaces(cluster *clusterv1.ManagedCluster) []string {
 
 func (r *Resolver) bindingsOf(set string) []*clusterv1beta2.ManagedClusterSetBinding {
 	return reconcile.Indexed[*clusterv1beta2.ManagedClusterSetBinding](r.bindings.Informer().GetIndexer(), bySet, set)
+}
+
+// Feeds returns the feeds of changes that may change the clusters of namespaces. Their keys are namespaces without names.
+func (r *Resolver) Feeds() []reconcile.Feed {
+	return []reconcile.Feed{
+		{
+			Informer: r.clusters.Informer(),
+			Keys: reconcile.Keys(func(cluster *clusterv1.ManagedCluster) []cache.ObjectName {
+				// The change also affects the namespace of the cluster.
+				return keysOf(append(r.Namespaces(cluster), cluster.Name))
+			}),
+			Ignore: reconcile.Same(SameLabels),
+		},
+		{
+			Informer: r.sets.Informer(),
+			Keys: reconcile.Keys(func(set *clusterv1beta2.ManagedClusterSet) []cache.ObjectName {
+				return keysOf(r.NamespacesOf(set.Name))
+			}),
+			Ignore: reconcile.Same(func(a, b *clusterv1beta2.ManagedClusterSet) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) }),
+		},
+		{
+			Informer: r.bindings.Informer(),
+			Keys: reconcile.Keys(func(binding *clusterv1beta2.ManagedClusterSetBinding) []cache.ObjectName {
+				return keysOf([]string{binding.Namespace})
+			}),
+		},
+	}
+}
+
+// keysOf returns the keys of namespaces.
+func keysOf(namespaces []string) []cache.ObjectName {
+	keys := make([]cache.ObjectName, 0, len(namespaces))
+	for _, namespace := range namespaces {
+		keys = append(keys, cache.NewObjectName(namespace, ""))
+	}
+	return keys
 }
