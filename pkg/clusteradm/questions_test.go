@@ -206,7 +206,7 @@ func TestQuestionsWithoutGroups(t *testing.T) {
 		}
 	}
 	decision = accessv1alpha1.AccessAllowed
-	if got := runCommand(t, "auth", "can-i", "get", "secrets", "--subject=paul", "--kubeconfig="+kubeconfig).done(t); strings.Contains(got.errOut, "Note") {
+	if got := runCommand(t, "auth", "can-i", "get", "secrets", "-n=payments", "--subject=paul", "--kubeconfig="+kubeconfig).done(t); strings.Contains(got.errOut, "Note") {
 		t.Errorf("clusteradm auth can-i of an allowed user prints %q, want no note", got.errOut)
 	}
 }

@@ -54,7 +54,7 @@ func grantOnCluster(t *testing.T, f *framework.Fleet, name string, subject rbacv
 	t.Helper()
 	framework.CreateRole(t, f.ManagedClient, &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
-		Rules:      []rbacv1.PolicyRule{{Verbs: []string{"delete"}, APIGroups: []string{""}, Resources: []string{"secrets"}}},
+		Rules:      []rbacv1.PolicyRule{{Verbs: []string{"delete"}, APIGroups: []string{""}, Resources: []string{"secrets"}}, {Verbs: []string{"delete"}, APIGroups: []string{""}, Resources: []string{"namespaces"}}},
 	})
 	bindings := f.ManagedClient.RbacV1().RoleBindings("default")
 	framework.Must(bindings.Create(t.Context(), &rbacv1.RoleBinding{
@@ -136,6 +136,8 @@ func clusteradm(t *testing.T, reviewer, user *framework.Caller) {
 		{"can-i", user, []string{"auth", "can-i", "delete", "secrets", "-n", "default"}, []string{framework.Cluster1, "Allowed", binding}},
 		{"can-i as names", user, []string{"auth", "can-i", "delete", "secrets", "-n", "default", "-o", "name"}, []string{framework.Cluster1}},
 		{"can-i of another", reviewer, []string{"auth", "can-i", "delete", "secrets", "-n", "default", "--subject", user.Name}, []string{"Allowed", binding}},
+		{"can-i to a Namespace", user, []string{"auth", "can-i", "delete", "ns", "default"}, []string{framework.Cluster1, "Allowed", binding}},
+		{"who-can to a Namespace", reviewer, []string{"auth", "who-can", "delete", "namespaces", "default", "-A", "--cluster", framework.Cluster1}, []string{"user/" + user.Name, binding}},
 		{"who-can", reviewer, []string{"auth", "who-can", "delete", "secrets", "-n", "default", "--cluster", framework.Cluster1}, []string{"user/" + user.Name, binding, "group/system:masters"}},
 		{"explain", reviewer, []string{"auth", "explain", "user", user.Name}, []string{framework.Cluster1, binding, "role/" + user.Name}},
 	} {
@@ -157,6 +159,8 @@ func clusteradm(t *testing.T, reviewer, user *framework.Caller) {
 		want string
 	}{
 		{[]string{"patch", "deployments", "-n", "default"}, `the answer is about the resource deployments of the group "apps"`},
+		{[]string{"get", "secrets"}, "the answer is about the namespace default; -n and -A select others"},
+		{[]string{"delete", "namespaces"}, "a Role in a Namespace can allow a request for it: give its name, too"},
 		{[]string{"get", "podss", "-n", "default"}, `the hub serves no resource podss of the group ""`},
 		{[]string{"delete", "secrets", "-n", "default", "--cluster", "nosuch"}, "no cluster that you may view matches --cluster=nosuch"},
 		{[]string{"delete", "secrets", "-n", "default", "--clusterset", "nosuch"}, "no cluster that you may view matches"},

@@ -112,7 +112,7 @@ func StreamSnapshot(ctx context.Context, dataDir string, out io.Writer) error {
 // serving returns the URL of the etcd that runs on a data directory. If none does, it starts one, which stop stops.
 func serving(ctx context.Context, dataDir string) (endpoint string, stop func(), err error) {
 	if _, err := os.Stat(filepath.Join(dataDir, memberDir)); err != nil {
-		return "", nil, fmt.Errorf("no data of an embedded etcd: %w", err)
+		return "", nil, fmt.Errorf("--data-dir: no data of an embedded etcd: %w", err)
 	}
 	running, err := tryLock(dataDir)
 	if err != nil {

@@ -216,8 +216,17 @@ func (a *asking) request(args []string) (request accessv1alpha1.AccessRequest, c
 	if len(args) > 2 {
 		attributes.Name = args[2]
 	}
-	if !a.all {
-		attributes.Namespace, _, err = a.ToRawKubeConfigLoader().Namespace() // of the flag, or of the context
+	namespace, given, err := a.ToRawKubeConfigLoader().Namespace() // of the flag, or of the context
+	switch {
+	case found == (schema.GroupResource{Resource: "namespaces"}) && !given:
+		// A request for a Namespace is one in this Namespace.
+		if attributes.Namespace = attributes.Name; attributes.Name == "" {
+			a.remark("Note: the answer is about all Namespaces; a Role in a Namespace can allow a request for it: give its name, too")
+		}
+	case !a.all:
+		if attributes.Namespace = namespace; !given {
+			a.remark("Note: the answer is about the namespace %s; -n and -A select others", namespace)
+		}
 	}
 	request.ResourceAttributes = attributes
 	return request, clusters, err

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
@@ -192,5 +193,22 @@ func TestClocksThatDiffer(t *testing.T) {
 	}
 	if got := (&response{}).clock("clock"); got.State != cli.StateUnknown {
 		t.Errorf("clock() without a Date = %+v, want %s", got, cli.StateUnknown)
+	}
+}
+
+// TestLateDeletion checks that a deletion that the agent has not completed is late, whatever was applied before.
+func TestLateDeletion(t *testing.T) {
+	applied := &metav1.Condition{Type: workv1.WorkApplied, Status: metav1.ConditionTrue, ObservedGeneration: 1}
+	work := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Generation: 1, CreationTimestamp: metav1.NewTime(time.Now().Add(-time.Hour))}}
+	if got := late(work, applied); got != "" {
+		t.Errorf("late() of an applied ManifestWork = %q, want none", got)
+	}
+	work.DeletionTimestamp = ptr.To(metav1.Now())
+	if got := late(work, applied); got != "" {
+		t.Errorf("late() of a ManifestWork that was just deleted = %q, want none", got)
+	}
+	work.DeletionTimestamp = ptr.To(metav1.NewTime(time.Now().Add(-time.Hour)))
+	if got := late(work, applied); !strings.Contains(got, "its deletion is not processed") {
+		t.Errorf("late() of a ManifestWork whose deletion waits = %q, want that", got)
 	}
 }

@@ -357,8 +357,14 @@ func late(object metav1.Object, condition *metav1.Condition) string {
 			changed = entry.Time.Time
 		}
 	}
+	deleted := object.GetDeletionTimestamp()
+	if deleted != nil {
+		changed = deleted.Time
+	}
 	switch {
 	case time.Since(changed) < settling:
+	case deleted != nil:
+		return "its deletion " + notProcessed
 	case condition == nil, condition.ObservedGeneration < object.GetGeneration() && condition.Reason != workv1.ReasonWaitingForManagedCluster:
 		return fmt.Sprintf("generation %d %s", object.GetGeneration(), notProcessed)
 	case condition.Status == metav1.ConditionFalse, condition.Reason == workv1.ReasonWaitingForManagedCluster:
