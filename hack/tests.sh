@@ -35,6 +35,7 @@ due)
 	if git cat-file -e "${CI_BASE:-}" 2>/dev/null; then
 		changed=$(git diff --name-only "$CI_BASE" HEAD)
 	else
+		[[ -z ${CI_BASE:-} ]] || echo "CI_BASE=$CI_BASE: no such commit in the repository; this lists the packages for the commits of the last day" >&2
 		changed=$(git log --format= --name-only --since=$(($(git log -1 --format=%ct) - 24 * 3600)) HEAD)
 	fi
 	rows | awk -F';' -v everywhere="$everywhere" '
