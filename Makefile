@@ -108,7 +108,7 @@ test: test-programs ## Run the tests that a change needs: all except those of te
 
 .PHONY: test-long
 test-long: test-programs ## Run the long tests of test/tiers/long: installations, outages, alerts and others; LONG='test/backup hack/monitoring' selects packages
-	@echo "== testing"; $(without_chromium); $(MAKE) --no-print-directory --jobs=2 --keep-going test-long-main $(if $(filter hack/monitoring,$(or $(LONG),hack/monitoring)),test-monitoring) $(if $(filter test/node,$(or $(LONG),test/node)),test-node); $(report_untested)$(if $(filter test/node,$(or $(LONG),test/node)),; $(untested_nodes))
+	@echo "== testing"; $(without_chromium); $(MAKE) --no-print-directory --jobs=2 --keep-going test-long-main $(if $(filter hack/monitoring,$(or $(LONG),hack/monitoring)),test-monitoring); $(report_untested)
 	$(without_root)
 
 .PHONY: test-programs

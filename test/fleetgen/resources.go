@@ -48,10 +48,7 @@ func (c *cluster) addDeployments(count int) []object {
 		want, condition := pick(c.r, replicas), "True"
 		ready := want
 		if c.r.Float64() >= 0.95 {
-			ready = want - 1
-			if want < 4 { // a Deployment stays Available while at most a quarter is missing
-				condition = "False"
-			}
+			ready, condition = want-1, "False"
 		}
 		r.pairs("annotation", c.annotations()...)
 		r.set("available", ready, "current", want, "ready", ready, "desired", want)

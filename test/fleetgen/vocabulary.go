@@ -25,7 +25,7 @@ var (
 	reasons      = []string{"Scheduled", "Pulled", "Created", "Started", "BackOff", "FailedScheduling", "Unhealthy", "Killing"}
 	serviceTypes = []string{"ClusterIP", "ClusterIP", "ClusterIP", "ClusterIP", "ClusterIP", "ClusterIP", "ClusterIP", "ClusterIP", "LoadBalancer", "NodePort"}
 	ports        = []string{"80/TCP", "443/TCP", "8080/TCP", "8443/TCP", "9090/TCP", "5432/TCP"}
-	replicas     = []int{1, 2, 2, 3, 4, 5, 8}
+	replicas     = []int{1, 2, 2, 3, 3, 5, 8}
 	processors   = []int{4, 8, 16}
 )
 
