@@ -47,10 +47,12 @@ type Node struct {
 
 // sandbox is the running process 1 of a node.
 type sandbox struct {
-	spaces []namespace
-	stdin  *os.File
-	kill   func() error
-	ended  <-chan error
+	// process is its id on this machine.
+	process int
+	spaces  []namespace
+	stdin   *os.File
+	kill    func() error
+	ended   <-chan error
 }
 
 // Join writes the configuration of the node for its cluster, of which ClusterOptions.Nodes is set.
@@ -170,6 +172,9 @@ func (node *Node) start(ctx context.Context) error {
 		}) {
 			return fmt.Errorf("conditions of the Node = %v, want Ready", object.Status.Conditions)
 		}
+		if rules, err := node.Run(ctx, "nft", "list", "ruleset"); err != nil || !strings.Contains(rules, "default/kubernetes") {
+			return errors.Join(errors.New("kube-proxy has no rules for the Service kubernetes yet"), err)
+		}
 		return nil
 	})
 	if err != nil {
@@ -209,7 +214,7 @@ func (node *Node) boot() error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("create a sandbox: %w", err), input.Close())
 	}
-	node.sandbox = &sandbox{stdin: input, kill: command.Process.Kill, ended: ended}
+	node.sandbox = &sandbox{process: command.Process.Pid, stdin: input, kill: command.Process.Kill, ended: ended}
 	_ = stdout.Close()
 	if err := output.SetReadDeadline(time.Now().Add(sandboxPatience)); err != nil {
 		return err
