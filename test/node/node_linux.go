@@ -290,6 +290,9 @@ func Missing() error {
 	if _, err := os.Stat(filepath.Join(plugins(), "bridge")); err != nil {
 		return fmt.Errorf("the CNI plugins are missing: run hack/install-node.sh: %w", err)
 	}
+	if err := tryInotify(); err != nil {
+		return err
+	}
 	const group = "hub-node-probe"
 	if err := errors.Join(createGroups(group), removeGroups(group)); err != nil {
 		return fmt.Errorf("this machine cannot create cgroups: %w", err)
@@ -299,4 +302,24 @@ func Missing() error {
 		return fmt.Errorf("this machine cannot create the network of nodes: %w", err)
 	}
 	return network.Close()
+}
+
+// instances is how many inotify instances the programs of two clusters use.
+const instances = 64
+
+// tryInotify returns an error if all programs of this user have too few inotify instances left.
+func tryInotify() (err error) {
+	var open []int
+	for range instances {
+		fd, failed := unix.InotifyInit1(unix.IN_CLOEXEC)
+		if failed != nil {
+			err = fmt.Errorf("fs.inotify.max_user_instances leaves fewer than %d: run hack/install-node.sh: %w", instances, failed)
+			break
+		}
+		open = append(open, fd)
+	}
+	for _, fd := range open {
+		err = errors.Join(err, unix.Close(fd))
+	}
+	return err
 }

@@ -46,10 +46,11 @@ func TestPods(t *testing.T) {
 	sites := startSites(t, "hub", "cluster1")
 	hub, managed := sites[0], sites[1]
 	managed.load(t, Image{Name: "kubectl:dev", Program: program(t, "kubectl"), Path: "/kubectl"})
+	token := strings.TrimSpace(hub.run(t, "kubectl", "create", "token", "default"))
 	const want = `"gitVersion": "v1.`
 	for name, args := range map[string][]string{
 		"own":   {"get", "--raw", "/version"},
-		"other": {"--server=" + hub.AdminConfig().Host, "--insecure-skip-tls-verify", "get", "--raw", "/version"},
+		"other": {"--server=" + hub.AdminConfig().Host, "--insecure-skip-tls-verify", "--token=" + token, "get", "--raw", "/version"},
 	} {
 		if got := managed.kubectl(t, name, args...); !strings.Contains(got, want) {
 			t.Errorf("kubectl %v in a Pod = %q, want %s", args, got, want)
