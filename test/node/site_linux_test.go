@@ -202,8 +202,9 @@ func (s *site) server(t *testing.T, before string) (pod *corev1.Pod) {
 	return pod
 }
 
-// report prints a figure, for docs/reliability.md.
+// report prints a figure, and the load of the machine: on a busy one, the programs of the node take part of the time.
 func report(t *testing.T, what string, took, bar time.Duration) {
 	t.Helper()
-	t.Logf("FIGURE %s: %.1f s (at most %s wanted)", what, took.Seconds(), bar)
+	load, _ := os.ReadFile("/proc/loadavg")
+	t.Logf("FIGURE %s: %.1f s (at most %s wanted; load average %s)", what, took.Seconds(), bar, strings.TrimSpace(string(load)))
 }
