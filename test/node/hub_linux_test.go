@@ -46,6 +46,7 @@ esac
 	}
 	report(t, "from the release to the first ClusterPermission", time.Since(begin), 45*time.Second)
 
+	t.Run("new bootstrap token", func(t *testing.T) { testNewToken(t, hub, managed) })
 	for _, row := range []struct {
 		name string
 		bar  time.Duration
@@ -75,7 +76,6 @@ esac
 			report(t, row.name+", requests failed for", down, row.bar)
 		})
 	}
-	t.Run("new bootstrap token", func(t *testing.T) { testNewToken(t, hub, managed) })
 }
 
 // importCommand returns the command of a shell that imports the archive of its last argument on the node.
@@ -130,7 +130,7 @@ func (s *site) outage(t *testing.T, act func(t *testing.T, server *corev1.Pod)) 
 		for ctx.Err() == nil {
 			begin := time.Now()
 			attempt, cancel := context.WithTimeout(ctx, 2*time.Second)
-			_, err := s.ocm.ClusterV1().ManagedClusters().Get(attempt, "cluster1", metav1.GetOptions{})
+			_, err := s.ocm.ClusterV1().ManagedClusters().List(attempt, metav1.ListOptions{})
 			cancel()
 			if ctx.Err() == nil {
 				all.add(begin, err)
@@ -140,11 +140,21 @@ func (s *site) outage(t *testing.T, act func(t *testing.T, server *corev1.Pod)) 
 	})
 	defer client.Wait()
 	defer stop()
+	begin := time.Now()
 	act(t, server)
-	s.server(t, server.Status.ContainerStatuses[0].ContainerID)
+	after := s.server(t, server.Status.ContainerStatuses[0].ContainerID)
 	await.Eventually(t, "requests succeed", all.quiet)
 	stop()
 	client.Wait()
+	log := s.run(t, "kubectl", "logs", after.Name, "--namespace="+hubNamespace, "--timestamps")
+	for _, step := range []string{`"Starting hub-apiserver"`, "Serving securely"} {
+		if before, _, found := strings.Cut(log, step); found {
+			line := before[1+strings.LastIndex(before, "\n"):]
+			at, _ := time.Parse(time.RFC3339Nano, strings.Fields(line)[0])
+			t.Logf("%s after %.1f s", step, at.Sub(begin).Seconds())
+		}
+	}
+	t.Logf("the last request failed after %.1f s", all.failed.Sub(begin).Seconds())
 	return all.down, all.first
 }
 
@@ -158,6 +168,7 @@ func testNewToken(t *testing.T, hub, managed *site) {
 			"--ca-data="+base64.StdEncoding.EncodeToString(hub.AdminConfig().CAData), "--cluster-name="+cluster, "--wait")
 	}
 	managed.run(t, "clusteradm", "unjoin", "--cluster-name=cluster1")
+	managed.run(t, "kubectl", "wait", "--for=delete", "namespace/"+agentNamespace, "--timeout=1m")
 	join()
 	hub.run(t, "kubectl", "delete", "serviceaccount", account, namespace)
 	hub.run(t, "kubectl", "create", "serviceaccount", account, namespace)
