@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs the programs of a node for test/node, if they are missing: containerd, runc, the CNI plugins, nft and ip.
+# Installs the programs of a node for test/node, if they are missing: containerd, runc, the CNI plugins, nft and ip. It
+# also raises the number of inotify instances until the next boot: the programs of a cluster use about 30.
 #
 #   root, or sudo without a password   installs Debian's packages. It starts no containerd
 #   otherwise                          says what to do, and fails
@@ -22,24 +23,32 @@ require runc runc
 require containernetworking-plugins /usr/lib/cni/bridge /opt/cni/bin/bridge
 require nftables nft
 require iproute2 ip
-if ((${#missing[@]} == 0)); then
+instances=/proc/sys/fs/inotify/max_user_instances
+if ((${#missing[@]} == 0 && $(<$instances) >= 512)); then
   exit 0
 fi
 
 fail() {
   echo "install-node: $1" >&2
-  echo "Install ${missing[*]}, or the same programs from other packages." >&2
+  ((${#missing[@]} == 0)) || echo "Install ${missing[*]}, or the same programs from other packages." >&2
   exit 1
 }
-if ! command -v apt-get >/dev/null; then
-  fail "this is not a Debian system"
-fi
 as_root=()
 if [[ $(id -u) -ne 0 ]]; then
   if ! command -v sudo >/dev/null || ! sudo -n true 2>/dev/null; then
     fail "this user is not root and has no sudo without a password"
   fi
   as_root=(sudo -n)
+fi
+if (($(<$instances) < 512)); then
+  echo "==> setting fs.inotify.max_user_instances to 512, from $(<$instances)"
+  "${as_root[@]}" tee $instances >/dev/null <<<512 || fail "this machine does not allow it"
+fi
+if ((${#missing[@]} == 0)); then
+  exit 0
+fi
+if ! command -v apt-get >/dev/null; then
+  fail "this is not a Debian system"
 fi
 echo "==> installing ${missing[*]} with apt-get"
 # The tests start a containerd of their own. Without a mask, the package would start one of the machine.

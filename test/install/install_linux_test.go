@@ -24,6 +24,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
@@ -32,6 +33,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/kubelet"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 	"open-cluster-management.io/hub-apiserver/test/postgrestest"
+	"open-cluster-management.io/hub-apiserver/test/release"
 )
 
 const (
@@ -83,10 +85,10 @@ func newSite(t testing.TB, name string, outside map[int]string) *site {
 	pods, err := kubelet.New(kubelet.Options{
 		Dir: dir, Outside: ports, Names: []string{etcdName, postgresName, "kubernetes.default.svc"},
 		Images: map[string]kubelet.Image{
-			"hub-apiserver:dev":                          {Program: program("apiserver"), Path: "/apiserver"},
-			"hub-apiserver-agent:dev":                    {Program: program("agent"), Path: "/agent"},
-			loaded + "hub-apiserver:" + version(t):       {Program: program("apiserver"), Path: "/apiserver"},
-			loaded + "hub-apiserver-agent:" + version(t): {Program: program("agent"), Path: "/agent"},
+			"hub-apiserver:dev":                                          {Program: program("apiserver"), Path: "/apiserver"},
+			"hub-apiserver-agent:dev":                                    {Program: program("agent"), Path: "/agent"},
+			release.Loaded + "hub-apiserver:" + release.Version(t):       {Program: program("apiserver"), Path: "/apiserver"},
+			release.Loaded + "hub-apiserver-agent:" + release.Version(t): {Program: program("agent"), Path: "/agent"},
 		},
 	})
 	if err != nil {
@@ -247,7 +249,7 @@ func TestInstall(t *testing.T) {
 	managed := newSite(t, "managed", map[int]string{hubPort: net.JoinHostPort("127.0.0.1", strconv.Itoa(hubPort))})
 
 	begin := time.Now()
-	last := newRelease(t, map[string]*site{"hub": hub, "cluster1": managed}).follow(t)
+	last := release.New(t, map[string]*rest.Config{"hub": hub.AdminConfig(), "cluster1": managed.AdminConfig()}, "").Follow(t)
 	if want := "ClusterRole/view"; !strings.Contains(last, want) {
 		t.Errorf("the last command of the page printed %q, want a ClusterRoleBinding with %s", last, want)
 	}

@@ -36,6 +36,9 @@ authorization: {mode: Webhook}
 containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
 cgroupDriver: cgroupfs
 cgroupRoot: /{{Group}}
+# Without a server, kubelet would warn at each Pod.
+clusterDNS: [10.0.0.10]
+clusterDomain: cluster.local
 failCgroupV1: false
 failSwapOn: false
 enforceNodeAllocatable: [pods]

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 )
 
@@ -29,7 +30,7 @@ const pause = "registry.k8s.io/pause:hub"
 func (node *Node) Import(ctx context.Context, images ...Image) error {
 	for _, image := range images {
 		path := filepath.Join(node.dir, "image.tar")
-		if err := image.write(path); err != nil {
+		if err := image.Write(path); err != nil {
 			return fmt.Errorf("image %s: %w", image.Name, err)
 		}
 		if err := node.ImportFile(ctx, path); err != nil {
@@ -70,8 +71,13 @@ func (node *Node) Run(ctx context.Context, program string, args ...string) (stri
 	return string(r.out), nil
 }
 
-// write writes the archive of an image, in the format of docker save.
-func (i Image) write(path string) error {
+// Command returns the words of a command for a shell of this machine that runs a program on the running node.
+func (node *Node) Command(program string, args ...string) []string {
+	return append([]string{"nsenter", "--target", strconv.Itoa(node.sandbox.process), "--mount", "--pid", "--net", "--uts", find(program)}, args...)
+}
+
+// Write writes the archive of an image, in the format of docker save.
+func (i Image) Write(path string) error {
 	program, err := os.ReadFile(i.Program)
 	if err != nil {
 		return err

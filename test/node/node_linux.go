@@ -47,10 +47,12 @@ type Node struct {
 
 // sandbox is the running process 1 of a node.
 type sandbox struct {
-	spaces []namespace
-	stdin  *os.File
-	kill   func() error
-	ended  <-chan error
+	// process is its id on this machine.
+	process int
+	spaces  []namespace
+	stdin   *os.File
+	kill    func() error
+	ended   <-chan error
 }
 
 // Join writes the configuration of the node for its cluster, of which ClusterOptions.Nodes is set.
@@ -170,6 +172,9 @@ func (node *Node) start(ctx context.Context) error {
 		}) {
 			return fmt.Errorf("conditions of the Node = %v, want Ready", object.Status.Conditions)
 		}
+		if rules, err := node.Run(ctx, "nft", "list", "ruleset"); err != nil || !strings.Contains(rules, "default/kubernetes") {
+			return errors.Join(errors.New("kube-proxy has no rules for the Service kubernetes yet"), err)
+		}
 		return nil
 	})
 	if err != nil {
@@ -209,7 +214,7 @@ func (node *Node) boot() error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("create a sandbox: %w", err), input.Close())
 	}
-	node.sandbox = &sandbox{stdin: input, kill: command.Process.Kill, ended: ended}
+	node.sandbox = &sandbox{process: command.Process.Pid, stdin: input, kill: command.Process.Kill, ended: ended}
 	_ = stdout.Close()
 	if err := output.SetReadDeadline(time.Now().Add(sandboxPatience)); err != nil {
 		return err
@@ -285,6 +290,9 @@ func Missing() error {
 	if _, err := os.Stat(filepath.Join(plugins(), "bridge")); err != nil {
 		return fmt.Errorf("the CNI plugins are missing: run hack/install-node.sh: %w", err)
 	}
+	if err := tryInotify(); err != nil {
+		return err
+	}
 	const group = "hub-node-probe"
 	if err := errors.Join(createGroups(group), removeGroups(group)); err != nil {
 		return fmt.Errorf("this machine cannot create cgroups: %w", err)
@@ -294,4 +302,24 @@ func Missing() error {
 		return fmt.Errorf("this machine cannot create the network of nodes: %w", err)
 	}
 	return network.Close()
+}
+
+// instances is how many inotify instances the programs of two clusters use.
+const instances = 64
+
+// tryInotify returns an error if all programs of this user have too few inotify instances left.
+func tryInotify() (err error) {
+	var open []int
+	for range instances {
+		fd, failed := unix.InotifyInit1(unix.IN_CLOEXEC)
+		if failed != nil {
+			err = fmt.Errorf("fs.inotify.max_user_instances leaves fewer than %d: run hack/install-node.sh: %w", instances, failed)
+			break
+		}
+		open = append(open, fd)
+	}
+	for _, fd := range open {
+		err = errors.Join(err, unix.Close(fd))
+	}
+	return err
 }

@@ -8,42 +8,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"open-cluster-management.io/hub-apiserver/test/await"
-	"open-cluster-management.io/hub-apiserver/test/framework"
-	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-func startCluster(t *testing.T, network *Network, name string) *Cluster {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
-	defer cancel()
-	c, err := network.StartCluster(ctx, t.TempDir(), localhub.ClusterOptions{Name: name, NoFsync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Kill(); err != nil {
-			t.Error(err)
-		}
-		if t.Failed() {
-			for _, process := range c.Processes() {
-				t.Log(process.Name, process.LogTail())
-			}
-		}
-	})
-	return c
-}
-
 // kubectl runs a Pod with kubectl, and returns its log.
-func (c *Cluster) kubectl(t *testing.T, name string, args ...string) string {
+func (s *site) kubectl(t *testing.T, name string, args ...string) string {
 	t.Helper()
-	kube, err := kubernetes.NewForConfig(c.AdminConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	pods := kube.CoreV1().Pods(metav1.NamespaceDefault)
+	pods := s.kube.CoreV1().Pods(metav1.NamespaceDefault)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyNever,
 		Containers: []corev1.Container{{
@@ -71,31 +43,14 @@ func (c *Cluster) kubectl(t *testing.T, name string, args ...string) string {
 // TestPods runs Pods of two clusters. They reach the kube-apiserver of their own cluster by its Service, and that of the
 // other cluster by its address.
 func TestPods(t *testing.T) {
-	if err := Missing(); err != nil {
-		t.Skip("NOT TESTED: real nodes (test/node), because", err)
-	}
-	framework.UseSlots(t, 2)
-	network, err := NewNetwork()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := network.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	hub, managed := startCluster(t, network, "hub"), startCluster(t, network, "cluster1")
-	kubectl, err := localhub.Binary(localhub.BinDir(), "kubectl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := managed.Node.Import(t.Context(), Image{Name: "kubectl:dev", Program: kubectl, Path: "/kubectl"}); err != nil {
-		t.Fatal(err)
-	}
+	sites := startSites(t, "hub", "cluster1")
+	hub, managed := sites[0], sites[1]
+	managed.load(t, Image{Name: "kubectl:dev", Program: program(t, "kubectl"), Path: "/kubectl"})
+	token := strings.TrimSpace(hub.run(t, "kubectl", "create", "token", "default"))
 	const want = `"gitVersion": "v1.`
 	for name, args := range map[string][]string{
 		"own":   {"get", "--raw", "/version"},
-		"other": {"--server=" + hub.AdminConfig().Host, "--insecure-skip-tls-verify", "get", "--raw", "/version"},
+		"other": {"--server=" + hub.AdminConfig().Host, "--insecure-skip-tls-verify", "--token=" + token, "get", "--raw", "/version"},
 	} {
 		if got := managed.kubectl(t, name, args...); !strings.Contains(got, want) {
 			t.Errorf("kubectl %v in a Pod = %q, want %s", args, got, want)

@@ -1,4 +1,5 @@
-package install
+// Package release follows the commands of the documentation, as a user with a downloaded release does.
+package release
 
 import (
 	"context"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -18,22 +20,23 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// airGapped is the page whose commands install from the archives of a release.
-const airGapped = "docs/air-gapped.md"
+// AirGapped is the page whose commands install from the archives of a release.
+const AirGapped = "docs/air-gapped.md"
 
 // mostCommands is the maximum number of commands in the section Install of a page.
 const mostCommands = 9
 
-// loaded is the repository of images that are imported from the archives of a release.
-const loaded = "docker.io/library/"
+// Loaded is the repository of images that are imported from the archives of a release.
+const Loaded = "docker.io/library/"
 
-// ctr replaces the command that imports images on a node: the images of test/kubelet need no import.
-const ctr = `#!/bin/sh
+// checkCtr is the start of the program that replaces ctr: it accepts only the command that imports an image.
+const checkCtr = `#!/bin/sh
+set -e
 test "$*" = "--namespace k8s.io images import $5" && test -f "$5" && echo "$5" >> imported
 `
 
-// version returns the version of clusteradm, which is that of the release.
-func version(t testing.TB) string {
+// Version returns the version of clusteradm, which is that of the release.
+func Version(t testing.TB) string {
 	t.Helper()
 	path, err := localhub.Binary(localhub.BinDir(), "clusteradm")
 	if err != nil {
@@ -50,8 +53,8 @@ func version(t testing.TB) string {
 	return string(found[1])
 }
 
-// installCommands returns the commands in the section Install of a page.
-func installCommands(t *testing.T, page string) []string {
+// commands returns the commands in the section Install of a page.
+func commands(t testing.TB, page string) []string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(localhub.Root(), page))
 	if err != nil {
@@ -75,75 +78,62 @@ func installCommands(t *testing.T, page string) []string {
 	return commands
 }
 
-// TestInstallOfREADME checks that the commands of README are those of a node without a registry, which other tests run,
-// except the registry and the path of clusteradm.
-func TestInstallOfREADME(t *testing.T) {
-	words := func(command string) string {
-		command, _, _ = strings.Cut(command, "#")
-		command = strings.NewReplacer("\\\n", " ", "./clusteradm", "clusteradm", "--image-registry registry.example.com/project", "").Replace(command)
-		return strings.Join(strings.Fields(command), " ")
-	}
-	tested := map[string]bool{}
-	for _, command := range installCommands(t, airGapped) {
-		tested[words(command)] = true
-	}
-	for _, command := range installCommands(t, "README.md") {
-		if !tested[words(command)] {
-			t.Errorf("README has the command %q, want one of %s: %v", words(command), airGapped, tested)
-		}
-	}
+// Release is the directory of a downloaded release, with the contexts of a user.
+type Release struct {
+	// Dir is the directory, and Version the version in the names of its files.
+	Dir, Version string
 }
 
-// release is the directory of a downloaded release, with the contexts of a user.
-type release struct {
-	dir, version string
-}
-
-func newRelease(t *testing.T, contexts map[string]*site) *release {
+// New returns a release with the kubeconfig of an administrator of clusters. Its images are empty files. ctr are the
+// lines of a shell script that imports the image $5; without lines, the nodes need no import.
+func New(t testing.TB, contexts map[string]*rest.Config, ctr string) *Release {
 	t.Helper()
-	r := &release{t.TempDir(), version(t)}
+	r := &Release{t.TempDir(), Version(t)}
 	config := clientcmdapi.NewConfig()
-	for name, s := range contexts {
-		admin := s.AdminConfig()
+	for name, admin := range contexts {
 		config.Clusters[name] = &clientcmdapi.Cluster{Server: admin.Host, CertificateAuthorityData: admin.CAData}
 		config.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: admin.CertData, ClientKeyData: admin.KeyData}
 		config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	}
-	if err := clientcmd.WriteToFile(*config, r.path("kubeconfig")); err != nil {
+	if err := clientcmd.WriteToFile(*config, r.Path("kubeconfig")); err != nil {
 		t.Fatal(err)
 	}
 	for path, content := range map[string]string{
-		"bin/ctr":                ctr,
-		r.image("hub-apiserver"): "", r.image("hub-apiserver-agent"): "",
+		"bin/ctr":                checkCtr + ctr,
+		r.Image("hub-apiserver"): "", r.Image("hub-apiserver-agent"): "",
 		r.program(): "",
 	} {
-		if err := os.MkdirAll(filepath.Dir(r.path(path)), 0o700); err != nil {
+		if err := os.MkdirAll(filepath.Dir(r.Path(path)), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(r.path(path), []byte(content), 0o700); err != nil { //nolint:gosec // a program
+		if err := os.WriteFile(r.Path(path), []byte(content), 0o700); err != nil { //nolint:gosec // a program
 			t.Fatal(err)
 		}
 	}
-	archive := exec.CommandContext(t.Context(), "tar", "--use-compress-program=gzip -1", "-cf", r.path(r.program()), "-C", localhub.BinDir(), "clusteradm")
+	archive := exec.CommandContext(t.Context(), "tar", "--use-compress-program=gzip -1", "-cf", r.Path(r.program()), "-C", localhub.BinDir(), "clusteradm")
 	if out, err := archive.CombinedOutput(); err != nil {
 		t.Fatalf("tar: %v\n%s", err, out)
 	}
 	return r
 }
 
-func (r *release) path(name string) string  { return filepath.Join(r.dir, name) }
-func (r *release) image(name string) string { return "images/" + name + "-" + r.version + ".tar" }
-func (r *release) program() string          { return "programs/clusteradm-" + r.version + "-linux-amd64.tar.gz" }
+// Path returns the path of a file of the release.
+func (r *Release) Path(name string) string { return filepath.Join(r.Dir, name) }
 
-// run runs a command as a user does, and returns its output.
-func (r *release) run(t *testing.T, line string) string {
+// Image returns the name of the archive of an image.
+func (r *Release) Image(name string) string { return "images/" + name + "-" + r.Version + ".tar" }
+
+func (r *Release) program() string { return "programs/clusteradm-" + r.Version + "-linux-amd64.tar.gz" }
+
+// Run runs a command as a user does, and returns its output.
+func (r *Release) Run(t testing.TB, line string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	command := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", line)
-	command.Dir = r.dir
-	command.Env = append(os.Environ(), "PATH="+r.path("bin")+":"+localhub.BinDir()+":"+os.Getenv("PATH"),
-		"KUBECONFIG="+r.path("kubeconfig"), "KUBECACHEDIR="+r.path("cache"), "KUBERC=off")
+	command.Dir = r.Dir
+	command.Env = append(os.Environ(), "PATH="+r.Path("bin")+":"+localhub.BinDir()+":"+os.Getenv("PATH"),
+		"KUBECONFIG="+r.Path("kubeconfig"), "KUBECACHEDIR="+r.Path("cache"), "KUBERC=off")
 	out, err := command.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", line, err, out)
@@ -151,12 +141,12 @@ func (r *release) run(t *testing.T, line string) string {
 	return string(out)
 }
 
-// follow runs the commands of the page with the values of placeholders, and returns the output of the last one.
-func (r *release) follow(t *testing.T) (last string) {
+// Follow runs the commands of the page with the values of placeholders, and returns the output of the last one.
+func (r *Release) Follow(t testing.TB) (last string) {
 	t.Helper()
-	values := map[string]string{"VERSION": r.version}
+	values := map[string]string{"VERSION": r.Version}
 	placeholder := regexp.MustCompile(`\b(VERSION|TOKEN|URL|CA)\b`)
-	for _, line := range installCommands(t, airGapped) {
+	for _, line := range commands(t, AirGapped) {
 		if strings.Contains(line, "TOKEN") {
 			// The printed command has no context and does not wait.
 			for _, word := range strings.Fields(values["join"]) {
@@ -165,7 +155,7 @@ func (r *release) follow(t *testing.T) (last string) {
 				}
 			}
 		}
-		last = r.run(t, placeholder.ReplaceAllStringFunc(line, func(name string) string {
+		last = r.Run(t, placeholder.ReplaceAllStringFunc(line, func(name string) string {
 			value, known := values[name]
 			if !known {
 				t.Fatalf("%s: %s has no value yet", line, name)
@@ -185,11 +175,11 @@ func (r *release) follow(t *testing.T) (last string) {
 			}
 		}
 	}
-	imported, err := os.ReadFile(r.path("imported"))
+	imported, err := os.ReadFile(r.Path("imported"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := string(imported), fmt.Sprintf("%s\n%s\n", r.image("hub-apiserver"), r.image("hub-apiserver-agent")); got != want {
+	if got, want := string(imported), fmt.Sprintf("%s\n%s\n", r.Image("hub-apiserver"), r.Image("hub-apiserver-agent")); got != want {
 		t.Errorf("imported images = %q, want %q", got, want)
 	}
 	return last
