@@ -113,7 +113,7 @@ func TestNamespacesOfSets(t *testing.T) {
 	// version.
 	await.Eventually(t, "the informer of the controller contains the reported conditions", func(context.Context) error {
 		seen, err := h.informers.Cluster().V1().ManagedClusters().Lister().Get(cluster.Name)
-		if err == nil && len(seen.Status.ManagedNamespaces[0].Conditions) == 0 {
+		if err == nil && (len(seen.Status.ManagedNamespaces) == 0 || len(seen.Status.ManagedNamespaces[0].Conditions) == 0) {
 			err = errors.New("no conditions")
 		}
 		return err

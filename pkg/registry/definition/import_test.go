@@ -3,7 +3,7 @@ package definition_test
 import (
 	"bytes"
 	"context"
-	"errors"
+	"fmt"
 	"runtime/pprof"
 	"strconv"
 	"strings"
@@ -153,17 +153,22 @@ func TestHoldEndsUnreadWatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Stop()
+	awaitGoroutine := func(running bool) {
+		t.Helper()
+		await.Eventually(t, fmt.Sprintf("the goroutine of the watch runs: %t", running), func(context.Context) error {
+			var all bytes.Buffer
+			if err := pprof.Lookup("goroutine").WriteTo(&all, 1); err != nil {
+				return err
+			}
+			if strings.Contains(all.String(), "(*cacheWatcher).process") != running {
+				return fmt.Errorf("it runs: %t", !running)
+			}
+			return nil
+		})
+	}
+	awaitGoroutine(true)
 	row.Watches.Hold(true)
-	await.Eventually(t, "the watch has stopped", func(context.Context) error {
-		var running bytes.Buffer
-		if err := pprof.Lookup("goroutine").WriteTo(&running, 1); err != nil {
-			return err
-		}
-		if strings.Contains(running.String(), "(*cacheWatcher).process") {
-			return errors.New("its goroutine runs")
-		}
-		return nil
-	})
+	awaitGoroutine(false)
 	received := 0
 	for range w.ResultChan() {
 		received++
