@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,6 +10,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // cgroups is where the machine has its hierarchies of cgroups.
@@ -73,10 +76,11 @@ func removeGroups(name string) error {
 		})
 		for _, group := range slices.Backward(groups) {
 			// The kernel counts a process until a moment after its end.
-			err := syscall.Rmdir(group)
-			for begin := time.Now(); errors.Is(err, syscall.EBUSY) && time.Since(begin) < 5*time.Second; err = syscall.Rmdir(group) {
-				time.Sleep(10 * time.Millisecond)
-			}
+			var err error
+			_ = wait.PollUntilContextTimeout(context.Background(), 10*time.Millisecond, 5*time.Second, true, func(context.Context) (bool, error) {
+				err = syscall.Rmdir(group)
+				return !errors.Is(err, syscall.EBUSY), nil
+			})
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				errs = append(errs, fmt.Errorf("remove the cgroup %s: %w", group, err))
 			}

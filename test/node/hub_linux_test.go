@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
 	"open-cluster-management.io/hub-apiserver/test/await"
@@ -127,7 +128,7 @@ func (s *site) outage(t *testing.T, act func(t *testing.T, server *corev1.Pod)) 
 	var all requests
 	var client sync.WaitGroup
 	client.Go(func() {
-		for ctx.Err() == nil {
+		wait.UntilWithContext(ctx, func(ctx context.Context) {
 			begin := time.Now()
 			attempt, cancel := context.WithTimeout(ctx, 2*time.Second)
 			_, err := s.ocm.ClusterV1().ManagedClusters().List(attempt, metav1.ListOptions{})
@@ -135,8 +136,7 @@ func (s *site) outage(t *testing.T, act func(t *testing.T, server *corev1.Pod)) 
 			if ctx.Err() == nil {
 				all.add(begin, err)
 			}
-			time.Sleep(20 * time.Millisecond)
-		}
+		}, 20*time.Millisecond)
 	})
 	defer client.Wait()
 	defer stop()

@@ -36,10 +36,10 @@ func TestWaitNamesTheCause(t *testing.T) {
 		return corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: message}}}
 	}
 	for cause, test := range map[string]struct {
-		status     corev1.PodStatus
-		failure    string
-		other      []runtime.Object
-		want, todo string
+		status       corev1.PodStatus
+		failure      string
+		other        []runtime.Object
+		want, remedy string
 	}{
 		"unbound claim":                         {corev1.PodStatus{Phase: corev1.PodPending}, "", []runtime.Object{claim, event}, "PersistentVolumeClaim data is not bound: FailedBinding: no storage class is set", "--storage-class"},
 		"missing Secret volume":                 {corev1.PodStatus{Phase: corev1.PodPending}, "", []runtime.Object{mount}, "it does not start: FailedMount: no Secret", "correct"},
@@ -68,11 +68,11 @@ func TestWaitNamesTheCause(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
 				err := Environment{IOStreams: genericiooptions.IOStreams{ErrOut: &out}}.WaitForDeployment(ctx, kube, namespace, name)
-				if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), test.todo) {
-					t.Errorf("WaitForDeployment() = %v, want an error with %q and %q", err, test.want, test.todo)
+				if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), test.remedy) {
+					t.Errorf("WaitForDeployment() = %v, want an error with %q and %q", err, test.want, test.remedy)
 				}
-				if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, test.want) || !strings.Contains(got, test.todo) {
-					t.Errorf("WaitForDeployment() printed within 10s\n%s\nwant one line with %q and %q", got, test.want, test.todo)
+				if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, test.want) || !strings.Contains(got, test.remedy) {
+					t.Errorf("WaitForDeployment() printed within 10s\n%s\nwant one line with %q and %q", got, test.want, test.remedy)
 				}
 			})
 		})
